@@ -28,6 +28,7 @@ var runnable = regexp.MustCompile(`^(?:TALOS_PROXMOX_OFFLINE=1 )?(?:` +
 // of commands; an empty one means all.
 var notRun = []struct{ page, section, start, why string }{
 	{"README.md", "", "go run ./tests/rehearse dev", "another rehearsal: that of practise.md is run"},
+	{"README.md", "", "go run ./tests/rehearse Pulumi.prod.yaml", "another rehearsal, of the operator's own stack"},
 	{"README.md", "", "go test ", "runs the tests, of which this is one"},
 	{"README.md", "", "pveum ", onHost},
 	{"README.md", "Test against a real Proxmox VE", "export ", onHost},
@@ -58,9 +59,12 @@ var notRun = []struct{ page, section, start, why string }{
 	{"policy.md", "", "go run ./tests/rehearse dev --policy", "another rehearsal: the pack is run on this one"},
 	{"speed.md", "", "export PULUMI_PARALLEL", "settings of a shell; ops run has them, and the benchmarks"},
 	{"practise.md", "", "go run ./tests/rehearse smallest --keep", "the test keeps this rehearsal itself"},
+	{"practise.md", "", "go run ./tests/rehearse k3s --keep", "another rehearsal: TestK3s"},
 	{"recovery.md", "Recover a lost state", "pulumi stack init dev", "README.md has the stack made"},
 	{"recovery.md", "1. Restore the newest snapshot", "go run ./stacks/ops restore newest", "practise.md restores one"},
 	{"recovery.md", "3. Rebuild the cluster", "go run ./stacks/ops ", "state.md and upgrades.md have the same commands"},
+	{"recovery.md", "1. Restore the newest snapshot", "go run ./stacks/ops restore old.json", "goes with a command of Pulumi Cloud"},
+	{"recovery.md", "", "go run ./stacks/ops run refresh", refreshed},
 	{"recovery.md", "Import a K3s cluster", "", "a cluster of K3s: TestK3sIdentity"},
 	{"recovery.md", "", "qm ", onHost},
 	{"recovery.md", "Recover etcd after quorum loss", "pulumi config set", "etcd has its quorum: TestRecover breaks it"},
@@ -73,18 +77,21 @@ var notRun = []struct{ page, section, start, why string }{
 	{"secrets.md", "", "pulumi config env add", "needs Pulumi Cloud"},
 	{"secrets.md", "Read values from a command", "", "shows commands of others"},
 	{"state.md", "Schedule daily snapshots", "", "a line of crontab"},
+	{"state.md", "", "go run ./stacks/ops run refresh", refreshed},
 	{"speed.md", "Compile the program once", "", "links the program once more: TestCompile"},
 	{"template.md", "", "", onHost},
 	{"upgrades.md", "Back up etcd", "age-keygen ", "needs age"},
 	{"upgrades.md", "Back up etcd", "go run ./stacks/ops etcd snapshot --keep 30 --to", "needs a bucket: TestPutBucket"},
 	{"upgrades.md", "Back up etcd", "pulumi config set --path 'talos-proxmox:lifecycle.backup", encrypted},
-	{"troubleshooting.md", "", "go run ./tests/rehearse Pulumi.dev.yaml --plan", "another stack: ops plan is run"},
+	{"troubleshooting.md", "", "go run ./stacks/ops run refresh", refreshed},
+	{"troubleshooting.md", "", "go run ./tests/rehearse Pulumi.dev.yaml --plan", "TestPlan in tests/rehearse"},
 }
 
 const (
 	encrypted  = "needs a key of age: TestQuorumLost"
 	onHost     = "runs on a host of Proxmox VE, or on its VM"
 	onInternet = "needs the internet"
+	refreshed  = "TestOpsCommand refreshes"
 )
 
 // pagesInOrder are those whose commands build on each other: the lab of practise.md is kept, the stack of README.md is
@@ -95,7 +102,11 @@ var pagesInOrder = []string{
 }
 
 // documentedCommand is a command of a document, with all of its lines.
-type documentedCommand struct{ page, section, text string }
+type documentedCommand struct {
+	page, section, text string
+	// inline: it is named in a sentence.
+	inline bool
+}
 
 func (c documentedCommand) String() string { return c.page + ": " + c.text }
 
@@ -140,8 +151,8 @@ var (
 	heredoc = regexp.MustCompile(`<<'(\w+)'`)
 )
 
-// commandsIn are the commands of a page. A line that ends with a backslash goes with the next one, and so do the lines
-// of a here-document.
+// commandsIn are the commands of a page, of its sentences only those of this module. A line that ends with a backslash
+// goes with the next one, and so do the lines of a here-document.
 func commandsIn(page, text string) []documentedCommand {
 	var (
 		found                []documentedCommand
@@ -161,6 +172,12 @@ func commandsIn(page, text string) []documentedCommand {
 			if heading, is := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); is && strings.HasPrefix(line, "#") {
 				section = heading
 			}
+
+			for _, m := range inline.FindAllStringSubmatch(line, -1) {
+				if strings.HasPrefix(m[1], "go run ") {
+					found = append(found, documentedCommand{page, section, m[1], true})
+				}
+			}
 		case until != "":
 			found[len(found)-1].text += "\n" + line
 			if trimmed == until {
@@ -172,7 +189,7 @@ func commandsIn(page, text string) []documentedCommand {
 			open = trimmed + "\n"
 		case trimmed == "" || strings.HasPrefix(trimmed, "#"):
 		default:
-			found, open = append(found, documentedCommand{page, section, open + trimmed}), ""
+			found, open = append(found, documentedCommand{page, section, open + trimmed, false}), ""
 
 			if m := heredoc.FindStringSubmatch(line); m != nil {
 				until = m[1]
@@ -184,22 +201,31 @@ func commandsIn(page, text string) []documentedCommand {
 }
 
 // TestEachCommandIsRunOrExcused: a new command in a document either runs in TestDocumentedCommands, or has a row that
-// says why it does not. A row whose commands are gone goes, too.
+// says why it does not; so has one in a sentence that is in no block, with whatever arguments. A row whose commands are
+// gone goes, too.
 func TestEachCommandIsRunOrExcused(t *testing.T) {
 	t.Parallel()
 
 	used, running := map[int]bool{}, 0
+	all := documentedCommands(t)
 
-	for _, c := range documentedCommands(t) {
-		if row := c.excuse(); row >= 0 {
+	for _, c := range all {
+		row := c.excuse()
+
+		switch {
+		case row >= 0:
 			used[row] = true
+		case c.inline:
+			begin, _, _ := strings.Cut(c.text, " <") // up to what stands for something
 
-			continue
+			assert.True(t, slices.ContainsFunc(all, func(block documentedCommand) bool {
+				return !block.inline && (strings.HasPrefix(block.text, begin) || strings.HasPrefix(begin, block.text+" "))
+			}), "%s: neither in a block nor in notRun", c)
+		default:
+			running++
+
+			assert.Regexp(t, runnable, c.text, "%s: neither run nor in notRun", c)
 		}
-
-		running++
-
-		assert.Regexp(t, runnable, c.text, "%s: neither run nor in notRun", c)
 	}
 
 	for i, row := range notRun {
@@ -316,7 +342,7 @@ func TestDocumentedCommands(t *testing.T) {
 	ran := map[string]bool{}
 
 	for _, c := range documentedCommands(t) {
-		if c.excuse() >= 0 {
+		if c.inline || c.excuse() >= 0 {
 			continue
 		}
 

@@ -12,6 +12,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/tests/rehearsal"
 )
 
 // TestKeptDirectory holds that a rehearsal that is kept is left alone by the next one of its stack.
@@ -36,6 +38,39 @@ func TestKeptDirectory(t *testing.T) {
 	require.NoError(t, err)
 	assert.NoFileExists(t, file)
 	require.NoError(t, release())
+}
+
+// TestPlan plans a stack of each kind, and starts nothing.
+func TestPlan(t *testing.T) {
+	t.Parallel()
+
+	root, err := rehearsal.Root()
+	require.NoError(t, err)
+
+	for name, node := range map[string]string{"smallest": "home-control-1", "k3s": "edge-server-1"} {
+		var out bytes.Buffer
+
+		o, err := parse([]string{name, "--plan"})
+		require.NoError(t, err)
+		require.NoError(t, run(t.Context(), o, &out))
+		assert.Contains(t, out.String(), node)
+		assert.Contains(t, out.String(), "\nNothing was contacted: ")
+
+		stack, err := rehearsal.Find(root, name)
+		require.NoError(t, err)
+
+		out.Reset()
+
+		dir := t.TempDir()
+		require.NoError(t, showPlan(dir, stack, "svg", &out))
+
+		drawn, err := os.ReadFile(filepath.Join(dir, "rehearsal", name+".svg"))
+		require.NoError(t, err)
+		assert.Contains(t, string(drawn), node)
+		assert.Contains(t, out.String(), name+".svg")
+
+		require.EqualError(t, showPlan(dir, stack, "png", &out), `--plan is text or svg, not "png"`)
+	}
 }
 
 // TestProgress holds what becomes of an operation that fails: its reason is shown without the engine's wrapping, and

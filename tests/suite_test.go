@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -50,6 +51,12 @@ func TestMain(m *testing.M) {
 		}
 
 		debug.SetGCPercent(percent)
+	}
+
+	// Programs that tests build are not debugged. The variable takes the place of what 'go env -w' keeps.
+	flags, err := exec.Command("go", "env", "GOFLAGS").Output()
+	if err = errors.Join(err, os.Setenv("GOFLAGS", strings.TrimSpace(string(flags))+" -ldflags=-w")); err != nil {
+		panic(err)
 	}
 
 	flag.Parse()

@@ -69,10 +69,10 @@ func TestHARulesOfAPool(t *testing.T) {
 		nodes map[string]spec.VMSpec
 		want  []string
 	}{
-		"nodes as one":         {nodes: map[string]spec.VMSpec{"1": on(false, false, "a", "b"), "2": on(false, false, "b", "a")}},
-		"one without":          {nodes: map[string]spec.VMSpec{"1": on(false, false, "a"), "2": {}, "3": {HA: &spec.HA{}}}},
-		"one in a group":       {nodes: map[string]spec.VMSpec{"1": on(false, false, "a"), "2": {HAGroup: new("all")}}},
-		"all unlike the pool":  {pool: on(false, false, "a"), nodes: map[string]spec.VMSpec{"1": on(false, false, "b")}},
+		"nodes as one":        {nodes: map[string]spec.VMSpec{"1": on(false, false, "a", "b"), "2": on(false, false, "b", "a")}},
+		"one without":         {nodes: map[string]spec.VMSpec{"1": on(false, false, "a"), "2": {}, "3": {HA: &spec.HA{}}}},
+		"one in a group":      {nodes: map[string]spec.VMSpec{"1": on(false, false, "a"), "2": {HAGroup: new("all")}}},
+		"all unlike the pool": {pool: on(false, false, "a"), nodes: map[string]spec.VMSpec{"1": on(false, false, "b")}},
 		"apart on two of three": {
 			pool: on(true, true, "a", "b"), nodes: map[string]spec.VMSpec{"1": {}, "2": {}},
 		},

@@ -560,7 +560,7 @@ func origin(p *plan.Plan, image plan.BootImage) string {
 		}
 
 		if all := slices.Concat(image.Extensions, image.KernelArgs); len(all) > 0 {
-			from += " with " + plan.HideSecrets(strings.Join(all, " "))
+			from += " with " + spec.HideSecrets(strings.Join(all, " "))
 		}
 
 		return from

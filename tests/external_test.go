@@ -212,7 +212,6 @@ func TestChangedByHand(t *testing.T) {
 
 		return []any{found["name"], found["tags"]}
 	}
-	tags, _ := vmConfig(t, r, worker.Name)["tags"].(string)
 	other := "another"
 
 	for _, c := range []struct {
@@ -223,8 +222,8 @@ func TestChangedByHand(t *testing.T) {
 		// refused is what is said until back has done so; empty: it is healed.
 		refused string
 		back    func() error
-		// times is how many updates it takes.
-		times int
+		// refreshes is how many updates with a refresh it takes; 0: one without.
+		refreshes int
 	}{
 		{"HA entry removed", ha, func() error { return w.DeleteHAResource(sid) }, "", nil, 1},
 		{"HA entry stopped", ha, func() error {
@@ -242,7 +241,7 @@ func TestChangedByHand(t *testing.T) {
 			"VM without its tags", config, func() error { return edit(nil, "tags") },
 			fmt.Sprintf("If it is the VM of %s and lost its tags, run 'qm set %d --tags home,talos' on host %s",
 				worker.Name, worker.ID, worker.Host),
-			func() error { return edit(map[string]string{"tags": tags}) }, 1,
+			func() error { return edit(map[string]string{"tags": "home;talos"}) }, 1,
 		},
 		{"mapping removed", mapping, func() error { return w.DeleteMapping("pci", "home-gpu-1") }, "", nil, 1},
 		{"mapping of another card", mapping, func() error {
@@ -251,14 +250,14 @@ func TestChangedByHand(t *testing.T) {
 		}, "", nil, 1},
 		{"out of its pool", pool, func() error {
 			return w.UpdatePool("talos", world.PoolUpdate{VMs: []string{fmt.Sprint(worker.ID)}, Delete: true})
-		}, "", nil, 1},
+		}, "", nil, 0},
 		{"firewall off", options, func() error {
 			return w.SetFirewallOptions(firewall, map[string]string{"enable": "0"}, nil, "")
 		}, "", nil, 1},
 		{"in another pool", pool, func() error {
 			return errors.Join(w.CreatePool("others", ""),
 				w.UpdatePool("others", world.PoolUpdate{VMs: []string{fmt.Sprint(worker.ID)}, AllowMove: true}))
-		}, "", nil, 1},
+		}, "", nil, 0},
 		{"firewall open", options, func() error {
 			return w.SetFirewallOptions(firewall, map[string]string{"policy_in": "ACCEPT"}, nil, "")
 		}, "", nil, 1},
@@ -287,7 +286,11 @@ func TestChangedByHand(t *testing.T) {
 				require.NoError(t, c.back())
 			}
 
-			for range c.times {
+			if c.refreshes == 0 {
+				up(t, r.Stack)
+			}
+
+			for range c.refreshes {
 				_, err := r.Stack.Up(t.Context(), optup.Refresh(), optup.ProgressStreams(newOutput(t)))
 				require.NoError(t, err)
 			}

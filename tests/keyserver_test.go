@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// secretsProvider takes the keys of stacks from the key server.
+const secretsProvider = "hashivault://tests"
+
 // wrapped precedes what the key server was sent.
 const wrapped = "vault:v1:"
 

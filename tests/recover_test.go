@@ -289,7 +289,7 @@ func lose(t *testing.T, r *rehearsal.Rehearsal) {
 	t.Helper()
 
 	cli(t, r, "stack", "rm", "--force", "--yes", "--preserve-config")
-	cli(t, r, "stack", "init")
+	cli(t, r, "stack", "init", "--secrets-provider", secretsProvider) // as recovery.md says of a key in Vault
 }
 
 func tryAdopt(t *testing.T, r *rehearsal.Rehearsal, o importcmd.Options) (importcmd.Files, string, error) {

@@ -87,7 +87,7 @@ var theEngine = sync.OnceValues(func() (*engine.Engine, error) {
 	}
 
 	return engine.Open(context.Background(), engine.Options{
-		Providers: providers, SecretsProvider: "hashivault://tests",
+		Providers: providers, SecretsProvider: secretsProvider,
 		Env: map[string]string{"VAULT_ADDR": newKeyServer().URL, "VAULT_TOKEN": "tests"},
 	})
 })

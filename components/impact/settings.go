@@ -13,6 +13,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"go.yaml.in/yaml/v3"
+
+	"talos-proxmox/components/spec"
 )
 
 // Setting is one value of a machine configuration that differs. Of a secret it says only that it does.
@@ -99,10 +101,11 @@ type value struct {
 	secret bool
 }
 
-// hide says whether the value is better not shown: a secret, a file, or a URL with a password in it.
+// hide says whether the value is better not shown: a secret, a file, a URL with a password in it, or a kernel argument
+// with a token.
 func (v value) hide() bool {
 	return v.secret || len(v.text) > longest || strings.Contains(v.text, "\n") || strings.Contains(v.text, "://") &&
-		strings.Contains(v.text, "@")
+		strings.Contains(v.text, "@") || spec.HideSecrets(v.text) != v.text
 }
 
 // redacted stands for what Talos knows to be a secret.

@@ -23,7 +23,10 @@ machine:
   type: controlplane
   token: abcdef.0123456789abcdef
   kubelet: { image: "ghcr.io/siderolabs/kubelet:v1.33.6" }
-  install: { disk: /dev/sda, image: "factory.talos.dev/metal-installer/aa:v1.11.6" }
+  install:
+    disk: /dev/sda
+    image: "factory.talos.dev/metal-installer/aa:v1.11.6"
+    extraKernelArgs: [siderolink.api=https://omni.lan:8090?jointoken=0123456789abcdef]
   sysctls: { net.core.somaxconn: "1024", vm.swappiness: "1" }
   env: { http_proxy: "http://proxy" }
   files: [{ path: /var/x, content: one, permissions: 0o600, op: create }]
@@ -47,7 +50,10 @@ machine:
   type: controlplane
   token: abcdef.fedcba9876543210
   kubelet: { image: "ghcr.io/siderolabs/kubelet:v1.34.2" }
-  install: { disk: /dev/sda, image: "factory.talos.dev/metal-installer/aa:v1.12.4" }
+  install:
+    disk: /dev/sda
+    image: "factory.talos.dev/metal-installer/aa:v1.12.4"
+    extraKernelArgs: [siderolink.api=https://omni.lan:8090?jointoken=fedcba9876543210]
   sysctls: { net.core.somaxconn: "2048" }
   env: { http_proxy: "http://other" }
   files: [{ path: /var/x, content: two, permissions: 0o600, op: create }]
@@ -83,6 +89,7 @@ func TestSettings(t *testing.T) {
 		"cluster.apiServer.certSANs[1]: 10.0.0.12 (new)",
 		"machine.env.http_proxy: changes (secret)",
 		"machine.files[0].content: changes (secret)",
+		"machine.install.extraKernelArgs[0]: changes (secret)",
 		"machine.install.image: factory.talos.dev/metal-installer/aa:v1.11.6 becomes " +
 			"factory.talos.dev/metal-installer/aa:v1.12.4",
 		"machine.kubelet.image: ghcr.io/siderolabs/kubelet:v1.33.6 becomes ghcr.io/siderolabs/kubelet:v1.34.2",

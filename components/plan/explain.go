@@ -245,7 +245,7 @@ func (e *explainer) image(path string, p PlannedPool) {
 	}
 
 	add("extensions", strings.Join(b.Extensions, ", "), from)
-	add("kernel arguments", HideSecrets(strings.Join(b.KernelArgs, " ")), e.kernelArgs(path, b))
+	add("kernel arguments", spec.HideSecrets(strings.Join(b.KernelArgs, " ")), e.kernelArgs(path, b))
 
 	switch {
 	case e.plan.Distribution == spec.DistributionK3s:

@@ -389,9 +389,15 @@ var ErrOtherVM = errors.New("was set up on another VM than the state has now")
 
 // CheckSetUp reports a VM that is neither the one that a node was set up on, nor one that the program has created
 // since. A refresh takes whatever VM has the VMID into the state.
-func CheckSetUp(node string, found Found) error {
+func CheckSetUp(node string, found Found, owner []string) error {
 	if found.Described() {
 		return nil
+	}
+
+	if found.VM.Stopped && found.Bare(node, owner) {
+		return fmt.Errorf("%s %w: VMID %d is a copy of a template that a run was cut off while it made, and nothing is on "+
+			"it. Delete it ('qm destroy %d --purge' on host %s), then run 'pulumi up --refresh'", node, ErrOtherVM, found.VM.ID,
+			found.VM.ID, found.VM.Host)
 	}
 
 	return fmt.Errorf("%s %w: nothing on VMID %d (UUID %s, host %s) says that it was made for %s, so a refresh has "+
@@ -436,7 +442,7 @@ func (i *Identities) checkSetUp(ctx context.Context, f Found) error {
 	}
 
 	if !strings.EqualFold(uuid, f.Config.UUID) {
-		err := CheckSetUp(cmp.Or(n.Name, f.VM.Name), f)
+		err := CheckSetUp(cmp.Or(n.Name, f.VM.Name), f, OwnerTags(i.plan))
 		i.refuse(f.VM.ID, err)
 
 		return err
@@ -497,7 +503,7 @@ func (i *Identities) setUp(n plan.Node) error {
 	}
 
 	if found, there := i.found(n.VMID); there {
-		return CheckSetUp(n.Name, found)
+		return CheckSetUp(n.Name, found, OwnerTags(i.plan))
 	}
 
 	return nil

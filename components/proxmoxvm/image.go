@@ -7,6 +7,7 @@ import (
 
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // Download is an image that a host downloads.
@@ -44,7 +45,7 @@ func NewSchematic(ctx *pulumi.Context, name string, file machineconfig.BootFile,
 	}
 
 	var text pulumi.StringPtrInput = pulumi.String(file.Schematic)
-	if plan.HideSecrets(file.Schematic) != file.Schematic {
+	if spec.HideSecrets(file.Schematic) != file.Schematic {
 		text = pulumi.ToSecret(text).(pulumi.StringPtrOutput)
 	}
 

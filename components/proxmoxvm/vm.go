@@ -12,6 +12,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // CloudInit is what a cloud-init drive states.
@@ -146,7 +147,7 @@ func WarnOnImageDrift(ctx *pulumi.Context, n plan.Node, now, so string, machineV
 			return nil
 		}
 
-		before := plan.HideSecrets(Description(*then))
+		before := spec.HideSecrets(Description(*then))
 		if before == now {
 			return nil
 		}

@@ -229,7 +229,12 @@ func probe(ctx context.Context, dir, module, here string, from registry) (string
 		}
 	}
 
-	return newest, nil
+	if newest == here {
+		// Where not even this one is served, nothing is known.
+		_, err = from.released(ctx, dir, module, here)
+	}
+
+	return newest, err
 }
 
 // answer says what the program says to a stack of the newest versions. The error is its refusal.

@@ -68,7 +68,8 @@ func TestRun(t *testing.T) {
 		"a proxy without lists": {
 			shelf{talos + "@latest": "", talos + "@v1.14.3": "v1.14.3"}, "Talos v1.14.1 v1.14.3 a patch release", "",
 		},
-		"older than ours": {shelf{talos + "@latest": "v1.13.9"}, "Talos v1.14.1 v1.14.1", ""},
+		"a proxy that serves nothing": {shelf{talos + "@latest": ""}, "", "403 Forbidden"},
+		"older than ours":             {shelf{talos + "@latest": "v1.13.9"}, "Talos v1.14.1 v1.14.1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			have := maps.Clone(same)

@@ -147,7 +147,7 @@ func (r *Removals) gone(ctx context.Context, l leavingNode) (bool, error) {
 		return false, nil
 	}
 
-	return true, proxmoxvm.CheckSetUp(l.name, proxmoxvm.Found{VM: machine, Config: config})
+	return true, proxmoxvm.CheckSetUp(l.name, proxmoxvm.Found{VM: machine, Config: config}, proxmoxvm.OwnerTags(r.Plan))
 }
 
 // machineOf is the SMBIOS UUID of a node, as Kubernetes has it.

@@ -114,7 +114,7 @@ func (r *Removals) refuseReplacement(ctx context.Context, l leavingNode) error {
 // another is why the VM of a node is not known to be the one that was configured.
 func (r *Removals) another(l leavingNode) error {
 	if found, there := r.Inventory.VM(l.planned.VMID); there {
-		return proxmoxvm.CheckSetUp(l.Name, found)
+		return proxmoxvm.CheckSetUp(l.Name, found, proxmoxvm.OwnerTags(r.Plan))
 	}
 
 	return nil

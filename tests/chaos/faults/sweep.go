@@ -237,7 +237,11 @@ func (s *Sweep) chosen(g *Harness) []Case {
 	r.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
 
 	if s.Sample > 0 {
-		some := spread(slices.DeleteFunc(slices.Clone(cases), Case.providers), s.Sample)
+		mendable := slices.DeleteFunc(slices.Clone(cases), Case.providers)
+		some := spread(mendable, s.Sample)
+
+		s.say("%s: the sample has none of %d cases that the provider loses (stacks/docs/reliability.md)", g.Name,
+			len(cases)-len(mendable))
 
 		for _, c := range cases {
 			if s.Besides != nil && s.Besides(c) && !slices.Contains(some, c) {

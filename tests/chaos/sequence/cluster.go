@@ -90,9 +90,9 @@ func (c *cluster) write(to Config) error {
 	}
 
 	var file struct {
-		Salt   string                    `yaml:"encryptionsalt,omitempty"`
-		Config map[string]any            `yaml:"config"`
-		Rest   map[string]map[string]any `yaml:",inline"`
+		Salt   string         `yaml:"encryptionsalt,omitempty"`
+		Config map[string]any `yaml:"config"`
+		Rest   map[string]any `yaml:",inline"`
 	}
 
 	if err := yaml.Unmarshal(text, &file); err != nil {

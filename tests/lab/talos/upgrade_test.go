@@ -428,4 +428,17 @@ func TestLifecycleService(t *testing.T) {
 	cp.rebooted(c, before)
 	cp.ready()
 	require.False(t, c.speaksTLS12(cp))
+
+	// It knows no mode that reboots, and does not say what waits for a reboot.
+	apply := &machineapi.ApplyConfigurationRequest{
+		Data: c.config(configmachine.TypeControlPlane, "cp-1", "machine: {env: {A: b}}"), DryRun: true, Mode: reboot,
+	}
+
+	_, err = c.client(cp).ApplyConfiguration(t.Context(), apply)
+	require.Equal(t, codes.Unimplemented, client.StatusCode(err))
+
+	apply.Mode = auto
+	reply, err := c.client(cp).ApplyConfiguration(t.Context(), apply)
+	require.NoError(t, err)
+	require.Equal(t, noReboot, reply.GetMessages()[0].GetMode())
 }

@@ -36,7 +36,7 @@ const lostCluster = "edge-server-1 is not removed: the cluster has no server lef
 func TestK3sServersComeAndGo(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, example(t, "k3s", threeServers...))
+	r := rehearse(t, example(t, "k3s", threeServers...), onRealKubernetes)
 	api := kubernetesAt(t, upResult(t, r.Stack).Outputs, addressOf(r, "edge-server-2"))
 	remember(t, api)
 

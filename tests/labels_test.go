@@ -21,18 +21,17 @@ import (
 	"talos-proxmox/tests/upstream"
 )
 
-// TestLabels: a worker has the labels and taints of its pool, those included that Kubernetes refuses from its own
-// credentials, while it runs, too; and keeps those of others.
+// TestLabels: nodes have the labels and taints of their pools, those included that Kubernetes refuses from their own
+// credentials, while they run, too; and keep those of others.
 func TestLabels(t *testing.T) {
 	t.Parallel()
 
 	for name, c := range map[string]struct {
 		stack, worker string
-		on            []func(*rehearsal.Options)
+		pool, control string // of the control planes, and the first of them
 	}{
 		"talos": {
-			pair{"template", "metal", "", "reserved"}.stack(), restartedWorker,
-			[]func(*rehearsal.Options){onRealKubernetes},
+			pair{"template", "metal", "", "reserved"}.stack(), restartedWorker, "control", "pair-control-1",
 		},
 		"k3s": {`config:
   talos-proxmox:proxmox: { endpoint: https://pve.lan:8006, tokenId: a@pve!b, hosts: [{ name: pve1 }], ssh: { username: root } }
@@ -46,7 +45,7 @@ func TestLabels(t *testing.T) {
   talos-proxmox:pools:
     server: { role: controlplane, count: 1 }
     worker: { role: worker, count: 1 }
-`, "edge-worker-1", nil},
+`, "edge-worker-1", "server", "edge-server-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,7 +57,9 @@ func TestLabels(t *testing.T) {
 				annotation = "pools.worker.annotations.rack"
 			)
 
-			r := rehearse(t, stackFile(t, c.stack), c.on...)
+			r := rehearse(t, stackFile(t, c.stack), onRealKubernetes)
+			set(t, r.Stack, "pools."+c.pool+".labels.rack", "a")
+			set(t, r.Stack, "pools."+c.pool+".taints.dedicated", "control:PreferNoSchedule")
 			set(t, r.Stack, "cluster.region", "lan")
 			set(t, r.Stack, tier, "")
 			set(t, r.Stack, role, "")
@@ -91,6 +92,12 @@ func TestLabels(t *testing.T) {
 			if name == "talos" { // K3s has IDs of its own
 				assert.Equal(t, "proxmox://lan/501", made.Spec.ProviderID)
 			}
+
+			control, err := api.CoreV1().Nodes().Get(t.Context(), c.control, metav1.GetOptions{})
+			require.NoError(t, err)
+			assert.Equal(t, "a", control.Labels["rack"])
+			assert.Contains(t, control.Spec.Taints,
+				corev1.Taint{Key: "dedicated", Value: "control", Effect: corev1.TaintEffectPreferNoSchedule})
 
 			base := maps.Clone(made.Labels)
 			delete(base, "tier")
@@ -125,7 +132,7 @@ func TestLabels(t *testing.T) {
 				`{.spec.taints[?(@.key=="dedicated")].effect},{.spec.taints[?(@.key=="spot")].effect}|`+
 				`{.metadata.labels.topology\.kubernetes\.io/region}`))
 
-			_, err := api.CoreV1().Nodes().Patch(t.Context(), c.worker, types.StrategicMergePatchType,
+			_, err = api.CoreV1().Nodes().Patch(t.Context(), c.worker, types.StrategicMergePatchType,
 				[]byte(`{"metadata":{"labels":{"node-role.kubernetes.io/theirs":"x"},"annotations":{"theirs":"x"}},
 				"spec":{"taints":[{"key":"theirs","value":"x","effect":"PreferNoSchedule"},{"key":"spot","effect":"NoSchedule"},
 				{"key":"dedicated","value":"db","effect":"NoSchedule"}]}}`), metav1.PatchOptions{})

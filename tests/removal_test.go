@@ -432,7 +432,7 @@ func TestDrainIsBounded(t *testing.T) {
 func TestRemovalIsContinued(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, stackFile(t, threeAndOne))
+	r := rehearse(t, stackFile(t, threeAndOne), onRealKubernetes)
 	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)

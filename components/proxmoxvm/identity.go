@@ -104,8 +104,9 @@ func (m Machine) Evaluate(f Found, owner []string) Comparison {
 	case f.Bare(m.Name, owner) && !f.VM.Stopped:
 		return Comparison{Verdict: VerdictForeign, Bare: f.VM, Why: fmt.Sprintf("%s (UUID %s), and was to have UUID %s by "+
 			"its notes: it %s", now, f.Config.UUID, original(f), BareReason)}
-	case strings.EqualFold(m.UUID, f.Config.UUID) && !Tagged(m.Tags, owner):
-		// A refresh reads whatever VM has the VMID, its UUID included. It cannot give a foreign VM our tags.
+	case strings.EqualFold(m.UUID, f.Config.UUID) && !Tagged(m.Tags, owner) && !Tagged(f.VM.Tags, owner):
+		// A refresh reads whatever VM has the VMID, its UUID included. It cannot give a foreign VM our tags. An operator
+		// can, who was told to where the VM is the node's; the state has them from the next update on.
 		return Comparison{
 			Verdict: VerdictForeign, Untagged: f.VM,
 			Why: fmt.Sprintf("%s (UUID %s), without the tags %s of this cluster: a refresh "+

@@ -105,6 +105,9 @@ func TestCompare(t *testing.T) {
 			`VMID 502 is "payroll-db" on host pve2 (UUID ` + other +
 				`), without the tags home and talos of this cluster: a refresh has taken it into the state`,
 		},
+		"taken over by a refresh, and tagged since": {
+			refreshed, cluster{vm: &tagged, config: proxmoxapi.VMConfig{UUID: other}}, proxmoxvm.VerdictOwn, "",
+		},
 		"a copy of our VM, taken over by a refresh": {
 			copied,
 			cluster{vm: &at, config: whole},

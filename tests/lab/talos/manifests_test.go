@@ -230,7 +230,7 @@ func TestBrokenManifest(t *testing.T) {
 
 // Talos 1.13 keeps an inventory of what it has installed: what was deleted comes back once it is not in that any more.
 func TestInventory(t *testing.T) {
-	r := newHarness(t, withAgent)
+	r := newHarness(t, withAgent, released(t))
 	c, cp := one(r)
 	maps := c.kubernetes(cp).CoreV1().ConfigMaps
 

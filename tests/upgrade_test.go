@@ -298,8 +298,8 @@ func TestUpgrade(t *testing.T) {
 }
 
 // TestUpgradeToNewest takes a cluster from Talos 1.11 by way of 1.12 and 1.13 to the newest, each with a version of
-// Kubernetes that the one before does not know, on the released etcd and Kubernetes: killed half-way, with a canary that falls back, in
-// turns, and with the inventory of Talos' manifests.
+// Kubernetes that the one before does not know, on the released etcd and Kubernetes: killed half-way, with a canary that
+// falls back, in turns, and with the inventory of Talos' manifests.
 func TestUpgradeToNewest(t *testing.T) {
 	t.Parallel()
 

@@ -211,12 +211,17 @@ func forget(urn pulumi.URN) string {
 		"--target-dependents '%s'', see recovery.md) and choose other VMIDs", urn)
 }
 
+// deleteUnused is what to do about a VM that is off and has never run.
+func deleteUnused(v proxmoxapi.VM) string {
+	return fmt.Sprintf("A run was cut off while it made it, and nothing is on it: delete it ('qm destroy %d --purge' on "+
+		"host %s), then run 'pulumi up --refresh'", v.ID, v.Host)
+}
+
 // deleteSuccessor is what to do about a VM that a run has made in the place of the one that the state has, and did not
 // come to note.
 func deleteSuccessor(p *plan.Plan, f Found) string {
 	if untouched(p, f) {
-		return fmt.Sprintf("A run was cut off while it made it, and nothing is on it: delete it ('qm destroy %d --purge' on "+
-			"host %s), then run 'pulumi up --refresh'", f.VM.ID, f.VM.Host)
+		return deleteUnused(f.VM)
 	}
 
 	return fmt.Sprintf("It was made for this node after what the state knows: by a run that was cut off, with another "+
@@ -395,9 +400,8 @@ func CheckSetUp(node string, found Found, owner []string) error {
 	}
 
 	if found.VM.Stopped && found.Bare(node, owner) {
-		return fmt.Errorf("%s %w: VMID %d is a copy of a template that a run was cut off while it made, and nothing is on "+
-			"it. Delete it ('qm destroy %d --purge' on host %s), then run 'pulumi up --refresh'", node, ErrOtherVM, found.VM.ID,
-			found.VM.ID, found.VM.Host)
+		return fmt.Errorf("%s %w: VMID %d is a copy of a template without its settings. %s", node, ErrOtherVM, found.VM.ID,
+			deleteUnused(found.VM))
 	}
 
 	return fmt.Errorf("%s %w: nothing on VMID %d (UUID %s, host %s) says that it was made for %s, so a refresh has "+

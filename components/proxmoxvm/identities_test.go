@@ -10,8 +10,8 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// TestDeleteSuccessor: a VM that a run was cut off while it made is deleted without a look, as nothing is on it; another
-// may be a node that the state does not know.
+// TestDeleteSuccessor: a VM that a run was cut off while it made is deleted without a look, as nothing is on it;
+// another may be a node that the state does not know.
 func TestDeleteSuccessor(t *testing.T) {
 	p := plantest.ISO(t)
 	n := p.Nodes()[0]

@@ -151,11 +151,9 @@ func (t *Restarts) SetUpOn(ctx context.Context, n plan.Node) (string, error) {
 	}
 
 	if !t.DryRun {
-		err = t.Cluster.whyUnreachable(ctx, target, credentials)
-	}
-
-	if err != nil {
-		return "", err
+		if err := t.Cluster.whyUnreachable(ctx, target, credentials); err != nil {
+			return "", err
+		}
 	}
 
 	return talosapi.MachineUUID(ctx, target, credentials)

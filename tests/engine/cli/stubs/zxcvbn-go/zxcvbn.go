@@ -1,5 +1,5 @@
-// Package zxcvbn takes the place of ccojocar/zxcvbn-go, a fork of the package that it asks: the CLI imports both, this one
-// for 'pulumi env set' alone, and each loads its dictionaries whenever the CLI starts, a quarter of that time.
+// Package zxcvbn takes the place of ccojocar/zxcvbn-go, a fork of the package that it asks: the CLI imports both, this
+// one for 'pulumi env set' alone, and each loads its dictionaries whenever the CLI starts, a quarter of that time.
 package zxcvbn
 
 import (

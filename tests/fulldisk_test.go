@@ -44,7 +44,7 @@ func onSmallDisk(t *testing.T, dir string) {
 	require.NoError(t, os.CopyFS(before, os.DirFS(dir)))
 
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); errors.Is(err, syscall.EPERM) {
-		t.Skip("it takes an administrator to mount a disk")
+		t.Skip("SKIPPED: it takes root to mount a small disk. Run the tests as root, or with 'unshare -Urm go test …'")
 	} else {
 		require.NoError(t, err)
 	}

@@ -151,14 +151,6 @@ func (l limited) of(table []privilege) []string {
 func TestPreviewReadsOnly(t *testing.T) {
 	t.Parallel()
 
-	page, err := os.ReadFile(filepath.Join(root, "stacks", "docs", "pipeline.md"))
-	require.NoError(t, err)
-
-	role := regexp.MustCompile(`pveum role add TalosPreview -privs "([^"]+)"`).FindSubmatch(page)
-	require.NotNil(t, role)
-
-	const secret = "6d1f4c36-3f6b-4d35-9d8a-2c8b8d0f1a77"
-
 	r := rehearse(t, "dev")
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
@@ -187,11 +179,10 @@ func TestPreviewReadsOnly(t *testing.T) {
 	all := table()
 	require.Contains(t, all, "k3s-dev-worker-2-vm")
 
-	r.Lab.World().AddToken(limitedToken, secret)
-	r.Lab.World().Grant(limitedToken, "/", strings.Fields(string(role[1]))...)
+	mayRead(t, r)
 	set(t, r.Stack, "proxmox.tokenId", limitedToken)
 	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
-		auto.ConfigValue{Value: secret, Secret: true}))
+		auto.ConfigValue{Value: limitedSecret, Secret: true}))
 
 	assert.Equal(t, all+"the credentials may only read, which is enough for this preview", table())
 
@@ -201,8 +192,23 @@ func TestPreviewReadsOnly(t *testing.T) {
 	assert.Equal(t, before, r.Lab.World().Snapshot())
 }
 
-// limitedToken is what a limited stack logs in with.
-const limitedToken = "limited@pve!token"
+// limitedToken is what a limited stack logs in with, and limitedSecret its secret.
+const (
+	limitedToken  = "limited@pve!token"
+	limitedSecret = "6d1f4c36-3f6b-4d35-9d8a-2c8b8d0f1a77"
+)
+
+// mayRead makes the limited token, with the role that pipeline.md has for previews.
+func mayRead(t *testing.T, r *rehearsal.Rehearsal) {
+	t.Helper()
+
+	role := regexp.MustCompile(`pveum role add TalosPreview -privs "([^"]+)"`).
+		FindSubmatch(readFile(t, filepath.Join(root, "stacks", "docs", "pipeline.md")))
+	require.NotNil(t, role)
+
+	r.Lab.World().AddToken(limitedToken, limitedSecret)
+	r.Lab.World().Grant(limitedToken, "/", strings.Fields(string(role[1]))...)
+}
 
 // try deploys, changes and destroys a stack with a token that has these privileges alone. The other changes are made
 // before.
@@ -211,10 +217,8 @@ func (l limited) try(t *testing.T, privileges []string, before ...func(*rehearsa
 ) {
 	t.Helper()
 
-	const secret = "6d1f4c36-3f6b-4d35-9d8a-2c8b8d0f1a77"
-
 	r := rehearse(t, l.stack)
-	r.Lab.World().AddToken(limitedToken, secret)
+	r.Lab.World().AddToken(limitedToken, limitedSecret)
 	r.Lab.World().Grant(limitedToken, "/", privileges...)
 
 	for _, f := range before {
@@ -224,7 +228,7 @@ func (l limited) try(t *testing.T, privileges []string, before ...func(*rehearsa
 	set(t, r.Stack, "proxmox.tokenId", limitedToken)
 	set(t, r.Stack, "lifecycle.nodeTimeout", "20s")
 	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
-		auto.ConfigValue{Value: secret, Secret: true}))
+		auto.ConfigValue{Value: limitedSecret, Secret: true}))
 
 	out := newOutput(t)
 

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,9 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"talos-proxmox/stacks"
 )
 
 // workflow is what a workflow of the repository says.
@@ -32,6 +36,30 @@ type workflow struct {
 	}
 }
 
+// pinnedTool builds a command of the module tests/tools, and returns its path.
+func pinnedTool(t *testing.T, name string) string {
+	t.Helper()
+
+	build := exec.CommandContext(t.Context(), "go", "tool", "-n", name)
+	build.Dir, build.Env = "tools", append(os.Environ(), "GOWORK=off")
+	path, err := build.Output()
+	require.NoError(t, err, name)
+
+	return strings.TrimSpace(string(path))
+}
+
+// linksTo is a directory with commands of these names, to be put into a PATH: links to the files.
+func linksTo(t *testing.T, files map[string]string) string {
+	t.Helper()
+
+	dir := t.TempDir()
+	for name, file := range files {
+		require.NoError(t, os.Symlink(file, filepath.Join(dir, name)))
+	}
+
+	return dir
+}
+
 // workflows are those of the repository, by their names. The linter of GitHub's workflows is content with them.
 func workflows(t *testing.T) map[string]workflow {
 	t.Helper()
@@ -43,9 +71,8 @@ func workflows(t *testing.T) map[string]workflow {
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
 
-	lint := exec.CommandContext(t.Context(), "go",
-		append([]string{"tool", "actionlint", "-shellcheck=", "-pyflakes="}, paths...)...)
-	lint.Dir, lint.Env = "actionlint", append(os.Environ(), "GOWORK=off")
+	lint := exec.CommandContext(t.Context(), pinnedTool(t, "actionlint"),
+		append([]string{"-shellcheck=", "-pyflakes="}, paths...)...)
 	complaints, err := lint.CombinedOutput()
 	require.NoError(t, err, string(complaints))
 
@@ -154,9 +181,7 @@ func TestApproval(t *testing.T) {
 func TestPreviewDigest(t *testing.T) {
 	t.Parallel()
 
-	if _, err := exec.LookPath("jq"); err != nil {
-		t.Skip("there is no jq")
-	}
+	jq := pinnedTool(t, "gojq")
 
 	const (
 		same     = `{"op":"same","urn":"urn:pulumi:s::p::t::same","newState":{"inputs":{"a":1}}}`
@@ -168,17 +193,11 @@ func TestPreviewDigest(t *testing.T) {
 	)
 
 	digest := func(steps ...string) string {
-		dir := t.TempDir()
+		dir := linksTo(t, map[string]string{"jq": jq})
 		script := "#!/bin/sh\ncat <<'END'\n{\"steps\":[" + strings.Join(steps, ",") + "]}\nEND\n"
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "pulumi"), []byte(script), 0o700)) //nolint:gosec // it is run
 
-		command := exec.CommandContext(t.Context(), filepath.Join(root, ".ci", "preview-digest"), "dev")
-		command.Env = append(os.Environ(), "PATH="+dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-		out, err := command.Output()
-		require.NoError(t, err)
-		require.Regexp(t, "^[0-9a-f]{64}\n$", string(out))
-
-		return string(out)
+		return previewDigest(t, "dev", ".", append(os.Environ(), "PATH="+dir+string(filepath.ListSeparator)+os.Getenv("PATH")))
 	}
 
 	approved := digest(create, remove)
@@ -186,15 +205,120 @@ func TestPreviewDigest(t *testing.T) {
 	assert.Equal(t, approved, digest(again, remove), "a new VM is given another identity by each preview")
 	assert.NotEqual(t, approved, digest(create))
 	assert.NotEqual(t, approved, digest(other, remove))
+
+	bin := linksTo(t, map[string]string{"jq": jq})
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "pulumi"), []byte( //nolint:gosec // it is run
+		"#!/bin/sh\necho '{\"diagnostics\":[{\"message\":\"no such key\"}]}'\nexit 255\n"), 0o700))
+
+	refused := exec.CommandContext(t.Context(), filepath.Join(root, ".ci", "preview-digest"), "dev")
+	refused.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	out, err := refused.CombinedOutput()
+	require.Error(t, err)
+	assert.Equal(t, "no such key\n", string(out))
 }
 
-// TestInstallPulumi: without its checksum, nothing is downloaded.
+// previewDigest runs the command of the workflow in a project.
+func previewDigest(t *testing.T, stack, project string, environ []string) string {
+	t.Helper()
+
+	path, err := filepath.Abs(filepath.Join(root, ".ci", "preview-digest"))
+	require.NoError(t, err)
+
+	var said bytes.Buffer
+
+	command := exec.CommandContext(t.Context(), path, stack)
+	command.Dir, command.Env, command.Stderr = project, environ, &said
+	out, err := command.Output()
+	require.NoError(t, err, said.String())
+	require.Regexp(t, "^[0-9a-f]{64}\n$", string(out))
+
+	return string(out)
+}
+
+// TestPreviewDigestOfTokens: a preview with the token that may only read approves what an update with the other token
+// does, and no other update.
+func TestPreviewDigestOfTokens(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, "dev")
+	stack := compiled(t, r, "pipeline")
+	project := stack.Workspace().WorkDir()
+
+	require.NoError(t, os.Mkdir(filepath.Join(project, "policy"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(project, "policy", "PulumiPolicy.yaml"),
+		[]byte("runtime: { name: go, options: { binary: "+compilePolicies(t)+" } }\n"), 0o600))
+
+	bin := linksTo(t, map[string]string{"jq": pinnedTool(t, "gojq"), "pulumi": r.Engine().CLI()})
+	digest := func() string {
+		return previewDigest(t, "pipeline", project,
+			append(r.Backend.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH")))
+	}
+
+	login := func(id, secret string) {
+		set(t, stack, "proxmox.tokenId", id)
+		require.NoError(t, stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
+			auto.ConfigValue{Value: secret, Secret: true}))
+	}
+
+	all := r.Lab.Credentials()
+	mayRead(t, r)
+
+	creation := digest()
+	login(limitedToken, limitedSecret)
+	assert.Equal(t, creation, digest(), "a new stack")
+	login(all.TokenID, all.TokenSecret)
+
+	up(t, stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	set(t, stack, "pools.worker.count", "2")
+	set(t, stack, "pools.control.memoryMiB", "5120")
+
+	approved := digest()
+	assert.NotEqual(t, creation, approved)
+
+	login(limitedToken, limitedSecret)
+	assert.Equal(t, approved, digest(), "another token")
+
+	set(t, stack, "pools.worker.count", "3")
+	assert.NotEqual(t, approved, digest(), "another update")
+}
+
+// TestInstallPulumi: without its checksum, nothing is downloaded; what has another checksum is not installed.
 func TestInstallPulumi(t *testing.T) {
 	t.Parallel()
 
-	command := exec.CommandContext(t.Context(), filepath.Join(root, ".ci", "install-pulumi"))
-	command.Env = append(os.Environ(), "PULUMI_VERSION=3.259.0", "PULUMI_SHA256=", "RUNNER_TEMP="+t.TempDir())
-	out, err := command.CombinedOutput()
+	// curl, as far as the command asks for it: a release with one file.
+	bin := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "curl"), []byte("#!/bin/sh\n"+ //nolint:gosec // it is run
+		"while [ \"$1\" != -o ]; do shift; done\necho release > \"${2%/*}/pulumi\" && tar -czf \"$2\" -C \"${2%/*}\" pulumi && "+
+		"rm \"${2%/*}/pulumi\"\nsha256sum \"$2\" | cut -d ' ' -f 1 > \"$SUM\"\n"), 0o700))
+
+	dir := t.TempDir()
+	sum, paths := filepath.Join(dir, "sum"), filepath.Join(dir, "paths")
+	installed := filepath.Join(dir, "pulumi-3.259.0")
+
+	install := func(checksum string) (string, error) {
+		command := exec.CommandContext(t.Context(), filepath.Join(root, ".ci", "install-pulumi"))
+		command.Env = append(os.Environ(), "PULUMI_VERSION=3.259.0", "PULUMI_SHA256="+checksum, "RUNNER_TEMP="+dir,
+			"GITHUB_PATH="+paths, "SUM="+sum, "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		out, err := command.CombinedOutput()
+
+		return string(out), err
+	}
+
+	out, err := install("")
 	require.Error(t, err)
-	assert.Contains(t, string(out), "PULUMI_SHA256 is not set: set the variable to the checksum of pulumi-v3.259.0-linux-x64.tar.gz")
+	assert.Contains(t, out, "PULUMI_SHA256 is not set: set the variable to the checksum of pulumi-v3.259.0-linux-x64.tar.gz")
+	assert.NoFileExists(t, sum, "nothing is downloaded")
+
+	out, err = install(strings.Repeat("0", 64))
+	require.Error(t, err)
+	assert.Contains(t, out, "pulumi-v3.259.0-linux-x64.tar.gz does not have the checksum PULUMI_SHA256: it is not installed")
+	assert.NoFileExists(t, filepath.Join(installed, "pulumi"))
+	assert.NoFileExists(t, paths)
+
+	out, err = install(strings.TrimSpace(string(readFile(t, sum))))
+	require.NoError(t, err, out)
+	assert.FileExists(t, filepath.Join(installed, "pulumi"))
+	assert.Equal(t, installed+"/pulumi\n", string(readFile(t, paths)))
 }

@@ -1,14 +1,19 @@
-// This module pins the linter of workflows, which tests/workflow_test.go runs. It stands apart from the program because
-// whoever requires the program would otherwise resolve it.
-module talos-proxmox/tests/actionlint
+// This module pins the commands that tests run: the linter of workflows, and a jq. It stands apart from the program
+// because whoever requires the program would otherwise resolve them.
+module talos-proxmox/tests/tools
 
 go 1.26
 
-tool github.com/rhysd/actionlint/cmd/actionlint
+tool (
+	github.com/itchyny/gojq/cmd/gojq
+	github.com/rhysd/actionlint/cmd/actionlint
+)
 
 require (
 	github.com/bmatcuk/doublestar/v4 v4.8.0 // indirect
 	github.com/fatih/color v1.18.0 // indirect
+	github.com/itchyny/gojq v0.12.17 // indirect
+	github.com/itchyny/timefmt-go v0.1.6 // indirect
 	github.com/mattn/go-colorable v0.1.14 // indirect
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/mattn/go-runewidth v0.0.16 // indirect

@@ -107,6 +107,9 @@ var remedies = map[string]remedied{
 	`"exited prematurely", with no output below it, at the end of an update`: {
 		nil, nil, "Pulumi's", "it happens by chance, on a machine that is too slow",
 	},
+	`"does not serve with its changed configuration"`: {
+		by("TestLiveChangesOfControlPlanes"), by("TestLiveChangesOfControlPlanes"), "", "",
+	},
 	`"no second etcd is begun"`: {by("TestNoSecondEtcd"), by("TestNoSecondEtcd"), "", ""},
 
 	// State and lock.

@@ -28,13 +28,49 @@ func (c *Client) WaitStaticPod(ctx context.Context, component, node, image strin
 			return wait.For("%s (%v)", name, wait.Reason(err))
 		case !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Image == image }):
 			return wait.For("%s to run %s", name, image)
-		case !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		}):
+		case !ready(pod):
 			return wait.For("%s to be ready", name)
 		default:
 			return nil
 		}
+	})
+}
+
+// CheckStaticPod says what a static pod of kube-system still lacks: it is to be there with these annotations, and ready.
+func (c *Client) CheckStaticPod(ctx context.Context, component, node string, annotations map[string]string) error {
+	name := component + "-" + node
+
+	pod, err := c.api.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
+
+	switch {
+	case apierrors.IsNotFound(err):
+		return wait.For("%s to be there", name)
+	case err != nil:
+		return wait.For("%s (%v)", name, wait.Reason(err))
+	}
+
+	for key, value := range annotations {
+		if pod.Annotations[key] != value {
+			return wait.For("%s to run with its settings", name)
+		}
+	}
+
+	if ready(pod) {
+		return nil
+	}
+
+	for _, status := range pod.Status.ContainerStatuses {
+		if w := status.State.Waiting; w != nil && w.Reason != "" {
+			return wait.For("%s to be ready (%s)", name, w.Reason)
+		}
+	}
+
+	return wait.For("%s to be ready", name)
+}
+
+func ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 

@@ -139,9 +139,13 @@ func program(s *side) {
 			TypeMeta: k.Node.TypeMeta, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i:v1"}}},
 		}}
 		k.StaticPods[0].Name, k.StaticPods[0].Namespace = "kube-apiserver-n5", "kube-system"
-		k.StaticPods[0].Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "m"}
+		k.StaticPods[0].Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "m", "example.com/settings": "1"}
 	})
 	s.fault("a static pod", c.WaitStaticPod(ctx, "kube-apiserver", "n5", "i:v1", 10*time.Second, quiet))
+	s.fault("its settings", c.CheckStaticPod(ctx, "kube-apiserver", "n5", map[string]string{"example.com/settings": "1"}))
+	require.EqualError(s, c.CheckStaticPod(ctx, "kube-apiserver", "n5", map[string]string{"example.com/settings": "2"}),
+		"kube-apiserver-n5 to run with its settings")
+	require.EqualError(s, c.CheckStaticPod(ctx, "kube-scheduler", "n5", nil), "kube-scheduler-n5 to be there")
 	s.fault("a worker's labels and taints", k.Apply(ctx, kube.NodeSpec{
 		Labels: map[string]string{"node-role.kubernetes.io/worker": ""},
 		Taints: []corev1.Taint{{Key: "example.com/gpu", Effect: corev1.TaintEffectNoSchedule}},

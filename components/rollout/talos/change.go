@@ -66,6 +66,10 @@ func (r *Changes) change(ctx context.Context, c nodeChange) error {
 		return err
 	}
 
+	if c.node.Role == spec.RoleControlPlane && r.Plan.Apply != spec.ApplyStaged {
+		return r.sendInTurn(ctx, c)
+	}
+
 	return r.send(ctx, c)
 }
 

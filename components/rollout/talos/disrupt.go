@@ -37,7 +37,7 @@ func (t *talosNode) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
 	return t.waitKubernetes(ctx, t.nodeChange)
 }
 
-// WaitRejoined waits until the node is ready for pods.
+// WaitRejoined waits until the node is ready for pods, and a control plane serves.
 func (t *talosNode) WaitRejoined(ctx context.Context) error {
 	// A lone control plane's API was away with it.
 	kube, err := t.Kubernetes(ctx)
@@ -50,7 +50,12 @@ func (t *talosNode) WaitRejoined(ctx context.Context) error {
 		return err
 	}
 
-	return kube.WaitReady(ctx, t.Name, now.Boot, t.Plan.UpgradeTimeout, t.Progress)
+	if err := kube.WaitReady(ctx, t.Name, now.Boot, t.Plan.UpgradeTimeout, t.Progress); err != nil ||
+		t.node.Role != spec.RoleControlPlane {
+		return err
+	}
+
+	return t.waitServing(ctx, t.nodeChange)
 }
 
 // waitRunning waits for a node that is on its way up or down: a run that was cut off may have sent it there.

@@ -33,6 +33,8 @@ type Changes struct {
 	// manifestsSynced says that what Talos installs into Kubernetes is up to date. It is only read
 	// while a control plane is changed.
 	manifestsSynced bool
+	// turn is held by the control plane that is changed without being taken down.
+	turn chan struct{}
 }
 
 // nodeChange is a node whose configuration is about to change.

@@ -65,6 +65,12 @@ var refusals = []struct{ said, means string }{
 			"Free the address, or restore the state that the servers were made with",
 	},
 	{
+		"certificate has expired or is not yet valid",
+		"its clock or that of its servers is wrong, or the certificates of the servers have expired. Correct the clock " +
+			"('date -u' shows it); where all are right, run 'sudo systemctl restart k3s' on the servers, which renews them; " +
+			"the node goes on trying, and 'pulumi up' goes on with it",
+	},
+	{
 		"401 Unauthorized",
 		"its servers do not know its token: they have been given another, or the state is that of an earlier cluster. Set " +
 			"token and agent-token in " +

@@ -61,6 +61,9 @@ func TestAdvice(t *testing.T) {
 			"state keeps",
 		"level=info msg=\"Waiting to retrieve agent configuration; server is not ready: " +
 			"https://127.0.0.1:6444/v1-k3s/config: 401 Unauthorized\"": "its servers do not know its token",
+		"level=error msg=\"Failed to validate connection to cluster at https://10.0.0.11:6443: tls: failed to verify " +
+			"certificate: x509: certificate has expired or is not yet valid: current time 2026-01-01T00:00:00Z is before " +
+			"2026-01-01T05:00:00Z\"": "its clock or that of its servers is wrong",
 		"level=info msg=\"Waiting for the agent's containerd\"": "",
 	} {
 		if want == "" {

@@ -42,6 +42,15 @@ type Client struct {
 
 // New returns a client with the credentials of a kubeconfig, whatever server that names. It makes no connection.
 func New(kubeconfig []byte, address string) (*Client, error) {
+	return newClient(kubeconfig, address, func(err error) error { return err })
+}
+
+// NewK3s is New for a server of K3s, which does not renew a certificate while it runs.
+func NewK3s(kubeconfig []byte, address string) (*Client, error) {
+	return newClient(kubeconfig, address, renewedByK3s)
+}
+
+func newClient(kubeconfig []byte, address string, explain func(error) error) (*Client, error) {
 	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig of %s cannot be read: %w", address, err)
@@ -52,7 +61,9 @@ func New(kubeconfig []byte, address string) (*Client, error) {
 	// What is deprecated in a cluster is not said here.
 	config.WarningHandler = rest.NoWarnings{}
 
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noPages{next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return noPages{certified{next, config.CertData, explain}}
+	})
 
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {

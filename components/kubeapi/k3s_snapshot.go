@@ -51,7 +51,7 @@ func SaveK3sSnapshot(
 
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		return "", err
+		return "", renewedByK3s(err)
 	}
 	defer response.Body.Close()
 

@@ -146,6 +146,10 @@ func services(ctx context.Context, api *client.Client) (map[string]service, erro
 
 // brief says in few words why a call failed.
 func brief(err error) string {
+	if clock, is := wait.Clock(err.Error()); is {
+		return clock.Error()
+	}
+
 	s, ok := status.FromError(err)
 	if !ok {
 		return err.Error()

@@ -82,8 +82,13 @@ func Until(ctx context.Context, bound time.Duration, report Reporter, question f
 	}
 }
 
-// Reason is the end of a chain of errors: "connection refused" of "dial tcp ...: connect: connection refused".
+// Reason is the end of a chain of errors: "connection refused" of "dial tcp ...: connect: connection refused". A
+// certificate that is not good at this time is a ClockError.
 func Reason(err error) error {
+	if clock, is := Clock(err.Error()); is {
+		return clock
+	}
+
 	for {
 		inner := errors.Unwrap(err)
 		if inner == nil {

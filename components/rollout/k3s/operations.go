@@ -15,7 +15,7 @@ type Operations struct {
 
 // New returns the operations on the nodes of a cluster.
 func New(o Options) Operations {
-	c := &Cluster{Options: o, connect: kubeapi.New, discovery: proxmoxvm.DiscoveryOf(o.Plan, o.Proxmox)}
+	c := &Cluster{Options: o, connect: kubeapi.NewK3s, discovery: proxmoxvm.DiscoveryOf(o.Plan, o.Proxmox)}
 
 	return Operations{c, &Upgrades{c, rollout.New(o.Plan, o.Limiter, o.Progress)}, &Removals{c}}
 }

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/siderolabs/crypto/x509"
@@ -49,6 +50,8 @@ type ServerConfig struct {
 	// Writable says whether etcd takes writes, or those that only delete; an error fails every such request. It may be
 	// nil.
 	Writable func(deletes bool) error
+	// Now is the clock of its machine; nil: that of the lab.
+	Now func() time.Time
 	// Journal records the calls.
 	Journal *journal.Journal
 	// Touch is called for each request that is not a node's own; it may be nil.
@@ -64,10 +67,16 @@ type Front interface {
 
 // Server is one API server. It serves the addresses given to [Server.Listen] until it is closed.
 type Server struct {
-	cfg  ServerConfig
-	http *http.Server
-	tls  *tls.Config
-	done chan struct{} // closed by Close: ends watches
+	cfg     ServerConfig
+	ca      *x509.CertificateAuthority
+	clients *stdx509.CertPool
+	http    *http.Server
+	tls     *tls.Config
+	done    chan struct{} // closed by Close: ends watches
+
+	mu    sync.Mutex
+	cert  *tls.Certificate
+	conns map[net.Conn]bool
 }
 
 // NewServer returns a server that does not listen yet.
@@ -77,9 +86,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		return nil, fmt.Errorf("cluster.ca: %w", err)
 	}
 
-	cert, err := serverCertificate(ca, cfg.Names)
-	if err != nil {
-		return nil, err
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 
 	pool := stdx509.NewCertPool()
@@ -98,23 +106,26 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		cfg.Cluster.record(cfg.Journal)
 	}
 
-	s := &Server{
-		cfg:  cfg,
-		done: make(chan struct{}),
-		tls: &tls.Config{
-			MinVersion:   max(tls.VersionTLS12, cfg.MinTLS),
-			NextProtos:   []string{"h2", "http/1.1"},
-			Certificates: []tls.Certificate{*cert},
-			ClientCAs:    pool,
-			// a certificate is asked for and, if given, must verify; without one a token may authenticate
-			ClientAuth: tls.VerifyClientCertIfGiven,
-		},
+	s := &Server{cfg: cfg, ca: ca, clients: pool, done: make(chan struct{}), conns: map[net.Conn]bool{}}
+	s.tls = &tls.Config{
+		MinVersion:     max(tls.VersionTLS12, cfg.MinTLS),
+		NextProtos:     []string{"h2", "http/1.1"},
+		GetCertificate: s.certificate,
+		ClientCAs:      pool,
+		// One that is not good is let in, and not known: see verify. Without one a token may authenticate.
+		ClientAuth: tls.RequestClientCert,
 	}
+
+	if err := s.issue(cfg.Now().Add(-skew), cfg.Now().AddDate(1, 0, 0)); err != nil {
+		return nil, err
+	}
+
 	s.http = &http.Server{
 		Handler:           s,
 		TLSConfig:         s.tls,
 		ReadHeaderTimeout: 30 * time.Second,
 		ErrorLog:          log.New(io.Discard, "", 0), // refused handshakes are the clients' affair
+		ConnState:         s.track,
 		ConnContext: func(ctx context.Context,
 			c net.Conn,
 		) context.Context {
@@ -136,13 +147,52 @@ func (s *Server) Close() {
 	_ = s.http.Close()
 }
 
-func serverCertificate(ca *x509.CertificateAuthority, names []string) (*tls.Certificate, error) {
+// skew is how long before they are made certificates are good: clocks differ by seconds.
+const skew = 10 * time.Second
+
+// Expire gives the server a certificate that has expired, as if it had run for too long. Connections of before end:
+// whoever asks after so long makes a new one.
+func (s *Server) Expire() error {
+	now := s.cfg.Now()
+	err := s.issue(now.AddDate(-1, 0, -1), now.AddDate(0, 0, -1))
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for c := range s.conns {
+		_ = c.Close()
+	}
+
+	return err
+}
+
+// track knows the connections that are open.
+func (s *Server) track(c net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if state == http.StateClosed || state == http.StateHijacked {
+		delete(s.conns, c)
+	} else {
+		s.conns[c] = true
+	}
+}
+
+func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return s.cert, nil
+}
+
+// issue gives the server a certificate that is good for some time.
+func (s *Server) issue(from, to time.Time) error {
 	var (
 		ips []net.IP
 		dns []string
 	)
 
-	for _, n := range names {
+	for _, n := range s.cfg.Names {
 		if ip := net.ParseIP(n); ip != nil {
 			ips = append(ips, ip)
 		} else if n != "" {
@@ -150,18 +200,39 @@ func serverCertificate(ca *x509.CertificateAuthority, names []string) (*tls.Cert
 		}
 	}
 
-	pair, err := x509.NewKeyPair(ca,
+	pair, err := x509.NewKeyPair(s.ca,
 		x509.IPAddresses(ips), x509.DNSNames(dns),
 		x509.CommonName("kube-apiserver"), x509.Organization("kube-master"),
-		x509.NotAfter(time.Now().AddDate(1, 0, 0)),
+		x509.NotBefore(from), x509.NotAfter(to),
 		x509.KeyUsage(stdx509.KeyUsageDigitalSignature|stdx509.KeyUsageKeyEncipherment),
 		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageServerAuth}),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("issuing the API server's certificate: %w", err)
+		return fmt.Errorf("issuing the API server's certificate: %w", err)
 	}
 
-	return pair.Certificate, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cert = pair.Certificate
+
+	return nil
+}
+
+// verify tells whether a client certificate, if there is one, is good by the clock of the machine. The request has its
+// chain then, as if the handshake had verified it.
+func (s *Server) verify(r *http.Request) bool {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return true
+	}
+
+	chains, err := r.TLS.PeerCertificates[0].Verify(stdx509.VerifyOptions{
+		Roots: s.clients, CurrentTime: s.cfg.Now(), KeyUsages: []stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth},
+	})
+
+	known := *r.TLS
+	known.VerifiedChains, r.TLS = chains, &known
+
+	return err == nil
 }
 
 // ServeHTTP answers one request.
@@ -244,6 +315,10 @@ var errUnauthorized = apierrors.NewUnauthorized("Unauthorized")
 // authenticate knows client certificates and bootstrap tokens. No request is anonymous: Talos starts the API server with
 // anonymous-auth=false.
 func (s *Server) authenticate(r *http.Request) (user, error) {
+	if !s.verify(r) {
+		return user{}, errUnauthorized
+	}
+
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		subject := r.TLS.VerifiedChains[0][0].Subject
 

@@ -1,5 +1,7 @@
 package talos
 
+import "time"
+
 // Fault is something that is wrong with a node, from [Firmware.Break] to [Firmware.Mend], across its reboots. Calls
 // that fail are planted in the journal instead.
 type Fault string
@@ -23,6 +25,9 @@ const (
 	// ClockUnset lets no time server answer a node: it makes no certificate for its API until its clock is right, and so
 	// does not answer (Talos: controllers/secrets/api.go).
 	ClockUnset Fault = "clock unset"
+	// ClockBehind sets a node's clock five hours back: what is newer is not valid yet. A control plane refuses clients, and
+	// a worker gets no certificate for its API.
+	ClockBehind Fault = "clock behind"
 	// KubeletDies ends a node's kubelet for the rest of the boot. What runs on the node goes on, and does not end
 	// when it is told to.
 	KubeletDies Fault = "kubelet dies"
@@ -88,10 +93,22 @@ func (m *membership) strike(n *node, fault Fault, broken bool) {
 			n.sys.log("etcd's data are not damaged: %v", err)
 		}
 	// Looked at when it comes to that.
-	case EtcdLags, EtcdNotStarted, ClockUnset, KubeletDies, InstallerFails, UpgradeFallsBack, NeverReturns:
+	case EtcdLags, EtcdNotStarted, ClockUnset, ClockBehind, KubeletDies, InstallerFails, UpgradeFallsBack, NeverReturns:
 	}
 
 	n.kick.notify()
+}
+
+// behind is how far a clock is with [ClockBehind].
+const behind = 5 * time.Hour
+
+// now is what the node's clock shows.
+func (n *node) now() time.Time {
+	if n.has(ClockBehind) {
+		return time.Now().Add(-behind)
+	}
+
+	return time.Now()
 }
 
 // has tells whether the node has a fault.

@@ -84,14 +84,14 @@ func (n *node) issueIdentity() (*identity, error) {
 	ips, dns, fqdn := n.certNames()
 
 	server, err := x509.NewKeyPair(ca, x509.IPAddresses(ips), x509.DNSNames(dns), x509.CommonName(fqdn),
-		x509.NotAfter(time.Now().Add(certificateTTL)), x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
+		x509.NotBefore(n.now()), x509.NotAfter(n.now().Add(certificateTTL)), x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
 		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageServerAuth}))
 	if err != nil {
 		return nil, err
 	}
 
 	client, err := x509.NewKeyPair(ca, x509.CommonName(fqdn), x509.Organization(string(role.Impersonator)),
-		x509.NotAfter(time.Now().Add(certificateTTL)), x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
+		x509.NotBefore(n.now()), x509.NotAfter(n.now().Add(certificateTTL)), x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
 		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}))
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (n *node) serverTLS() *tls.Config {
 
 			return &tls.Config{
 				MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*id.server},
-				ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: id.pool, VerifyPeerCertificate: onlyForClients,
+				Time: n.now, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: id.pool, VerifyPeerCertificate: onlyForClients,
 			}, nil
 		},
 	}

@@ -246,22 +246,21 @@ func (s *storaged) Disks(context.Context, *emptypb.Empty) (*storageapi.DisksResp
 	return &storageapi.DisksResponse{Messages: []*storageapi.Disks{list}}, nil
 }
 
-// clock is the time API: the node's clock is the host's.
+// clock is the time API: the node's clock is the host's, unless a fault sets it.
 type clock struct {
 	timeapi.UnimplementedTimeServiceServer
+
+	node *node
 }
 
-func (clock) Time(context.Context, *emptypb.Empty) (*timeapi.TimeResponse, error) {
-	now := timestamppb.Now()
-
+func (c clock) Time(context.Context, *emptypb.Empty) (*timeapi.TimeResponse, error) {
 	return &timeapi.TimeResponse{Messages: []*timeapi.Time{{
-		Server: "time.cloudflare.com", Localtime: now,
-		Remotetime: now,
+		Server: "time.cloudflare.com", Localtime: timestamppb.New(c.node.now()), Remotetime: timestamppb.Now(),
 	}}}, nil
 }
 
-func (clock) TimeCheck(_ context.Context, in *timeapi.TimeRequest) (*timeapi.TimeResponse, error) {
-	now := timestamppb.Now()
-
-	return &timeapi.TimeResponse{Messages: []*timeapi.Time{{Server: in.GetServer(), Localtime: now, Remotetime: now}}}, nil
+func (c clock) TimeCheck(_ context.Context, in *timeapi.TimeRequest) (*timeapi.TimeResponse, error) {
+	return &timeapi.TimeResponse{Messages: []*timeapi.Time{{
+		Server: in.GetServer(), Localtime: timestamppb.New(c.node.now()), Remotetime: timestamppb.Now(),
+	}}}, nil
 }

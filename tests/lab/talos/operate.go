@@ -33,7 +33,7 @@ func (n *node) serveAPI(ctx context.Context) {
 		machineapi.RegisterMachineServiceServer(s, m)
 		clusterapi.RegisterClusterServiceServer(s, &clusterService{node: n})
 		storageapi.RegisterStorageServiceServer(s, &storaged{node: n})
-		timeapi.RegisterTimeServiceServer(s, clock{})
+		timeapi.RegisterTimeServiceServer(s, clock{node: n})
 		n.registerLifecycle(s)
 		cosiv1alpha1.RegisterStateServer(s, server.NewState(n.guarded()))
 	})

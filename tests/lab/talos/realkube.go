@@ -226,7 +226,7 @@ func (n *node) serverFor(ctx context.Context, m *membership) (*kube.Server, func
 	conf := kube.ServerConfig{
 		Node: n.name(), Version: imageTag(cfg.APIServer().Image()), CA: cfg.ClusterCA,
 		AcceptedCAs: cfg.ClusterAcceptedCAs, Names: n.apiServerNames(), Journal: n.fw.opts.Journal,
-		Touch: n.fw.opts.Timeline.Touch,
+		Touch: n.fw.opts.Timeline.Touch, Now: n.now,
 	}
 	end := func() {}
 

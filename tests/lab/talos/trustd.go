@@ -133,7 +133,7 @@ func (n *node) askOne(ctx context.Context, endpoint string, pool *stdx509.CertPo
 ) (*securityapi.CertificateResponse, error) {
 	conn, err := grpc.NewClient("passthrough:///"+net.JoinHostPort(endpoint, strconv.Itoa(trustdPort)),
 		grpc.WithContextDialer(n.dialTCP), grpc.WithTransportCredentials(
-			credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool})))
+			credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool, Time: n.now})))
 	if err != nil {
 		return nil, err
 	}

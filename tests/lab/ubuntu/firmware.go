@@ -41,6 +41,7 @@ type Firmware struct {
 	mu       sync.Mutex
 	systems  map[int]*system // by VMID
 	clusters []*cluster      // in the order in which they began
+	behind   map[string]bool // the names of machines whose clocks are
 }
 
 // New returns a firmware for one world.

@@ -313,7 +313,7 @@ func (k *service) admitted(url string) (*client, *x509.PEMEncodedCertificateAndK
 
 // ask gets a certificate for the node's token and password.
 func (k *service) ask(url string) (*client, *x509.PEMEncodedCertificateAndKey, error) {
-	client, err := dial(k.ctx, url, k.config.Token)
+	client, err := dial(k.ctx, url, k.config.Token, k.sys.now)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -190,7 +190,7 @@ func (k *service) begin() error {
 
 // joinAsServer gets the authorities from a server that runs.
 func (k *service) joinAsServer() error {
-	client, err := dial(k.ctx, k.config.Server, k.config.Token)
+	client, err := dial(k.ctx, k.config.Server, k.config.Token, k.sys.now)
 	if err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (k *service) listen() error {
 			address, k.config.NodeName, "localhost", "127.0.0.1", "kubernetes", "kubernetes.default.svc",
 			serviceAddress(c, 1).String(),
 		}, k.config.TLSSAN...),
-		Journal: k.sys.fw.opts.Journal, Touch: k.sys.fw.opts.Timeline.Touch, Front: &supervisor{cluster: c, on: k},
+		Now: k.sys.now, Journal: k.sys.fw.opts.Journal, Touch: k.sys.fw.opts.Timeline.Touch, Front: &supervisor{cluster: c, on: k},
 	}
 
 	end, err := k.deploy(c, &conf)

@@ -29,11 +29,7 @@ func TestMadeAgain(t *testing.T) {
 
 	t.Run("a worker that an operator deleted", func(t *testing.T) {
 		remove(t, r, 501)
-
-		_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
-		require.NoError(t, err)
-
-		up(t, r.Stack)
+		upRefresh(t, r.Stack)
 		require.NoError(t, r.WaitReady(t.Context(), wait))
 		// Each time by the program, and then by the provider.
 		assert.Len(t, calls(r, "k3s-dev-worker-1 /machine.MachineService/ApplyConfiguration"), 4)

@@ -217,9 +217,15 @@ func reset(t *testing.T, r *rehearsal.Rehearsal, name string) {
 
 	upid, err := w.Reset(world.Caller{ID: r.Lab.Credentials().TokenID}, v.Host, v.ID)
 	require.NoError(t, err)
+	ended(t, r, v.Host, upid)
+}
+
+// ended waits for the end of a task.
+func ended(t *testing.T, r *rehearsal.Rehearsal, host, upid string) {
+	t.Helper()
 
 	require.Eventually(t, func() bool {
-		task, err := w.Task(v.Host, upid)
+		task, err := r.Lab.World().Task(host, upid)
 
 		return err == nil && task.ExitStatus == "OK"
 	}, wait, 10*time.Millisecond)

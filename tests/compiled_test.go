@@ -46,6 +46,25 @@ func TestCompiledProgram(t *testing.T) {
 		contract.NodeVMIDMap)
 	requireNoChange(t, stack)
 
+	// A protected VM goes once its protection has been taken back, and not before.
+	set(t, stack, "pools.worker.protection", "true")
+	up(t, stack)
+	set(t, stack, "lifecycle.replace[0]", "k3s-dev-worker-1")
+	assert.Contains(t, failUp(t, stack), "lifecycle.replace: names a node whose VM is protected (given: k3s-dev-worker-1); "+
+		"set protection to false for its pool, and run 'pulumi up' before")
+	unset(t, stack, "lifecycle.replace")
+	set(t, stack, "pools.worker.count", "0")
+	assert.Contains(t, failUp(t, stack), "(given: k3s-dev-worker-1, VMID 501 on host pve); put it back with "+
+		"protection: false for its pool, run 'pulumi up', then take it out")
+	assert.Contains(t, vmids(r), "k3s-dev-worker-1")
+	set(t, stack, "pools.worker.count", "1")
+
+	set(t, stack, "pools.worker.protection", "false")
+	up(t, stack)
+	set(t, stack, "pools.worker.count", "0")
+	up(t, stack)
+	assert.NotContains(t, vmids(r), "k3s-dev-worker-1")
+
 	set(t, stack, "lifecycle.teardown", "true")
 
 	before, out := r.Lab.World().Snapshot(), newOutput(t)

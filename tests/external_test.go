@@ -336,4 +336,12 @@ func TestReportedAddress(t *testing.T) {
 
 	set(t, r.Stack, "pools.control.addresses", reserved.String())
 	assert.NotContains(t, previewOf(t, r.Stack), "than its guest agent reports")
+
+	// With reported addresses none has to be stated, and the contract has none, until it is.
+	set(t, r.Stack, "network.addressing", "reported")
+	unset(t, r.Stack, "pools.control.addresses")
+	assert.Empty(t, contractOf(t, upResult(t, r.Stack)).NodeIPMap)
+
+	set(t, r.Stack, "pools.control.addresses", reserved.String())
+	assert.Equal(t, map[string]string{"vms-control-1": reserved.String()}, contractOf(t, upResult(t, r.Stack)).NodeIPMap)
 }

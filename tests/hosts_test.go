@@ -126,6 +126,11 @@ func TestHostDown(t *testing.T) {
 	}
 
 	t.Run("its daemons are stopped", func(t *testing.T) {
+		// A VM of others has the VMID of the next worker.
+		next := vmids(r)["home-worker-1"] + 1
+		task, err := w.Create(administrator, "pve2", world.CreateRequest{VMID: next, Conf: map[string]string{"name": "other"}})
+		require.NoError(t, err)
+		ended(t, r, "pve2", task)
 		require.NoError(t, w.StopDaemons("pve2", true))
 
 		const said = "does not answer, though the cluster sees it: the state of the VMs of home-control-2, home-edge-1 is " +
@@ -157,7 +162,21 @@ func TestHostDown(t *testing.T) {
 		assert.Contains(t, kubernetesNodes(t, api), "home-edge-1")
 		set(t, r.Stack, "pools.edge.count", "1")
 
+		set(t, r.Stack, "pools.worker.count", "2")
+		want = fmt.Sprintf("pools.worker.vmids: %d is a VM on host pve2, which does not answer, without the tags home and "+
+			"talos: its owner is unknown (given: home-worker-2); start the host, or choose another range", next)
+		assert.Contains(t, failPreview(t, r.Stack), want)
+		assert.Contains(t, failUp(t, r.Stack), want)
+
 		require.NoError(t, w.StopDaemons("pve2", false))
+		assert.Contains(t, failUp(t, r.Stack), fmt.Sprintf(`%d is taken by "other" on host pve2`, next), "it has an owner")
+
+		task, err = w.Destroy(administrator, "pve2", next, world.DestroyRequest{})
+		require.NoError(t, err)
+		ended(t, r, "pve2", task)
+		up(t, r.Stack)
+		assert.Equal(t, next, vmids(r)["home-worker-2"])
+		set(t, r.Stack, "pools.worker.count", "1")
 		// The components have learned of the changes that were taken back.
 		up(t, r.Stack)
 		requireNoChange(t, r.Stack)
@@ -279,7 +298,8 @@ func TestNameInUse(t *testing.T) {
 }
 
 // TestClocks: what is only good to know of a host's clock stops nothing. A node that cannot set its clock does not
-// answer, and the message tells where it stands; once its clock is right, the same update goes on.
+// answer, and the message tells where it stands; one whose clock is wrong refuses the program's certificate, and the
+// message names the clock. Once clocks are right, the same update goes on.
 func TestClocks(t *testing.T) {
 	t.Parallel()
 
@@ -307,8 +327,23 @@ func TestClocks(t *testing.T) {
 
 	require.NoError(t, r.Lab.World().SetClock("pve", 0))
 	r.Talos.Mend("home-worker-1", talos.ClockUnset)
-	set(t, r.Stack, "lifecycle.nodeTimeout", "1m")
+
+	// A time server is wrong: for the control plane, and for a new worker, which gets no certificate.
+	const wrong = "it takes the certificate of this program for expired, or not yet valid: its clock or that of this machine " +
+		"is wrong; correct it ('date -u' shows it), then run 'pulumi up' again"
+
+	r.Talos.Break("home-control-1", talos.ClockBehind)
+	set(t, r.Stack, "pools.control.patches[0]", "machine: { sysctls: { a: b } }")
+	assert.Contains(t, failUp(t, r.Stack), wrong)
+	r.Talos.Mend("home-control-1", talos.ClockBehind)
+	up(t, r.Stack)
+
+	r.Talos.Break("home-worker-2", talos.ClockBehind)
 	set(t, r.Stack, "pools.worker.count", "2")
+	assert.Regexp(t, `gave up after 5s, waiting for home-worker-2 \S* ?to answer at `, failUp(t, r.Stack))
+	r.Talos.Mend("home-worker-2", talos.ClockBehind)
+
+	set(t, r.Stack, "lifecycle.nodeTimeout", "1m")
 
 	out := newOutput(t)
 	_, err := r.Stack.Up(t.Context(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))

@@ -35,11 +35,8 @@ var remedies = map[string]remedied{
 	`"is taken by"`:                                          {by("TestRefused", "TestForeignVM"), by("TestRefused"), "", ""},
 	`"does not answer, though the cluster sees it"`:          {by("TestHostDown"), by("TestHostDown"), "", ""},
 	`"is to be changed, and its host … does not answer"`:     {by("TestHostDown"), by("TestHostDown"), "", ""},
-	`"its owner is unknown"`: {
-		by("TestSilentHost"), nil, "",
-		"a unit test has the message; TestHostDown starts a host that does not answer",
-	},
-	`"is in use on this Proxmox VE by VM"`: {by("TestNameInUse"), by("TestNameInUse"), "", ""},
+	`"its owner is unknown"`:                                 {by("TestHostDown"), by("TestHostDown"), "", ""},
+	`"is in use on this Proxmox VE by VM"`:                   {by("TestNameInUse"), by("TestNameInUse"), "", ""},
 	`"has no effect on Proxmox VE yet: the firewall of its datacenter is off"`: {
 		by("TestFirewall"), by("TestFirewall"), "", "",
 	},
@@ -58,14 +55,15 @@ var remedies = map[string]remedied{
 
 	// Node creation.
 	`a node's address is unknown, and missing from the contract`: {
-		nil, by("TestAddresses"), "", "",
+		nil, by("TestReportedAddress"), "", "",
 	},
 	`"reports no address inside network.cidr"`: {by("TestAskAgent", "TestSilentAgent"), by("TestSilentAgent"), "", ""},
 	`"reports several addresses inside"`: {
 		by("TestChooseAddress"), nil, "",
 		"a unit test has the message; the lab's nodes have one address on their network",
 	},
-	`"waiting for … to answer at"`: {by("TestClocks"), by("TestEndpointGate", "TestClocks"), "", ""},
+	`"waiting for … to answer at"`:                              {by("TestClocks"), by("TestEndpointGate", "TestClocks"), "", ""},
+	`"is not valid before", or "for expired, or not yet valid"`: {by("TestClock", "TestClocks"), by("TestClocks"), "", ""},
 	`"is planned with another address than its guest agent reports"`: {
 		by("TestReportedAddress"), by("TestReportedAddress"), "", "",
 	},
@@ -75,11 +73,13 @@ var remedies = map[string]remedied{
 	`"another node of the cluster answers at"`: {by("TestSwappedAddresses"), by("TestSwappedAddresses"), "", ""},
 	`"has lost its configuration"`:             {by("TestRemediesOfCreation"), by("TestRemediesOfCreation"), "", ""},
 	`"gave up after"`:                          {by("TestNoSecondEtcd"), by("TestNoSecondEtcd", "TestClocks"), "", ""},
-	`"etcd of" stays`:                          {nil, by("TestNoSecondEtcd"), "", ""},
-	`"that is not an image"`:                   {by("TestBadImages"), by("TestBadImages"), "", ""},
-	`"cannot get the image"`:                   {by("TestMissingImage"), by("TestMissingImage"), "", ""},
-	`a GPU node does not start`:                {nil, nil, "", "it needs a GPU"},
-	`a worker runs, but is not Ready`:          {nil, nil, "", "it asks for a CNI of the operator's own"},
+	`etcd of a control plane stays "running, not healthy yet", or preparing`: {
+		by("TestSickEtcd"), by("TestSickEtcd"), "", "",
+	},
+	`"that is not an image"`:          {by("TestBadImages"), by("TestBadImages"), "", ""},
+	`"cannot get the image"`:          {by("TestMissingImage"), by("TestMissingImage"), "", ""},
+	`a GPU node does not start`:       {nil, nil, "", "it needs a GPU"},
+	`a worker runs, but is not Ready`: {nil, nil, "", "it asks for a CNI of the operator's own"},
 
 	// Interrupted and failed updates.
 	"`pulumi up` was interrupted, or a request failed": {nil, by("TestInterrupted", "TestSweep"), "", ""},
@@ -143,8 +143,7 @@ var remedies = map[string]remedied{
 	},
 	`"etcd is lost"`: {by("TestMadeAgain"), by("TestMadeAgain", "TestQuorumLost"), "", ""},
 	`"and whether it needs … is not known"`: {
-		by("TestUnknownQuorum"), nil, "",
-		"a unit test has the message; TestHostLost and TestQuorumLost switch control planes off and go on",
+		by("TestQuorumLost"), by("TestQuorumLost"), "", "",
 	},
 	`"etcd takes no writes, because … is out of space"`:    {by("TestSickEtcd"), by("TestSickEtcd"), "", ""},
 	`"etcd takes no writes, because the data of … differ"`: {by("TestCorruptEtcd"), by("TestCorruptEtcd"), "", ""},

@@ -62,8 +62,8 @@ var remedies = map[string]remedied{
 		by("TestChooseAddress"), nil, "",
 		"a unit test has the message; the lab's nodes have one address on their network",
 	},
-	`"waiting for … to answer at"`:                              {by("TestClocks"), by("TestEndpointGate", "TestClocks"), "", ""},
-	`"is not valid before", or "for expired, or not yet valid"`: {by("TestClock", "TestClocks"), by("TestClocks"), "", ""},
+	`"waiting for … to answer at"`:                 {by("TestClocks"), by("TestEndpointGate", "TestClocks"), "", ""},
+	`"its clock or that of this machine is wrong"`: {by("TestClocks"), by("TestClocks"), "", ""},
 	`"is planned with another address than its guest agent reports"`: {
 		by("TestReportedAddress"), by("TestReportedAddress"), "", "",
 	},

@@ -14,8 +14,8 @@ type ClockError struct {
 }
 
 func (e ClockError) Error() string {
-	return e.Fact + ": its clock or that of this machine is wrong; correct it ('date -u' shows it), then run 'pulumi up' " +
-		"again"
+	return e.Fact + ": its clock or that of this machine is wrong; correct it ('date -u' shows it), then run " +
+		"'pulumi up' again"
 }
 
 // validity is how crypto/x509 says that a certificate is not good now.

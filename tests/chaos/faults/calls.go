@@ -131,6 +131,25 @@ func count(entries []journal.Entry) map[Call]int {
 	return found
 }
 
+// held counts the evictions of the same pod after the first.
+func held(entries []journal.Entry) (again int) {
+	asked := map[string]bool{}
+
+	for _, e := range entries {
+		if e.Face != journal.Kubernetes || !strings.HasSuffix(e.Call, "/eviction") {
+			continue
+		}
+
+		if asked[e.Call] {
+			again++
+		}
+
+		asked[e.Call] = true
+	}
+
+	return again
+}
+
 func compare(a, b Call) int { return strings.Compare(a.String(), b.String()) }
 
 func sorted(calls map[Call]int) []Call {

@@ -108,6 +108,8 @@ type Reference struct {
 	view View
 	// renewed are the machines that it recreates or removes.
 	renewed []int
+	// Held is how many evictions were asked for again: a budget had not allowed them.
+	Held int
 }
 
 // Open makes a harness for one of the small stacks, and lets it live an undisturbed life.
@@ -220,7 +222,8 @@ func (g *Harness) reference(ctx context.Context, stage Stage) error {
 		return err
 	}
 
-	r := Reference{Took: time.Since(start), Calls: count(g.r.Lab.Journal().Entries()[mark:])}
+	entries := g.r.Lab.Journal().Entries()[mark:]
+	r := Reference{Took: time.Since(start), Calls: count(entries), Held: held(entries)}
 
 	if r.view, err = g.look(); err != nil {
 		return err

@@ -373,10 +373,10 @@ func (q *queue) put(a attempt) {
 	q.waiting[a.Stage] = append(q.waiting[a.Stage], a)
 }
 
-// FailedOf are the results of cases that failed, in a steady order.
-func FailedOf(results []Result) []Result {
-	failed := slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return r.Verdict != Failed })
-	slices.SortFunc(failed, func(a, b Result) int { return cmp.Compare(a.Case.String(), b.Case.String()) })
+// Of are the results with a verdict, in a steady order.
+func Of(results []Result, verdict Verdict) []Result {
+	of := slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return r.Verdict != verdict })
+	slices.SortFunc(of, func(a, b Result) int { return cmp.Compare(a.Case.String(), b.Case.String()) })
 
-	return failed
+	return of
 }

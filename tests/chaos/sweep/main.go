@@ -60,7 +60,7 @@ func parse(args []string) (*options, error) {
 	flags.IntVar(&o.sweep.Parallel, "parallel", 1, "how many labs at the same time; each takes a core")
 	flags.StringVar(&o.results, "results", "", "a file for the results; cases that are in it are not run again")
 	flags.StringVar(&o.proxmox, "proxmox", "", "the version of Proxmox VE that the labs are: 8.4 or 9.2, the default")
-	flags.BoolVar(&o.again, "again", false, "run those again that failed, all the same")
+	flags.BoolVar(&o.again, "again", false, "run those again that failed or were missed, all the same")
 	flags.BoolVar(&o.list, "list", false, "show what is in the results file, and run nothing")
 	flags.IntVar(&o.kills, "kills", 0,
 		"kill the pulumi CLI at so many moments, which the seeds from --seed on choose, in place of the cases")
@@ -118,7 +118,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 
 	if o.again {
-		all = slices.DeleteFunc(all, func(r faults.Result) bool { return r.Verdict == faults.Failed })
+		all = slices.DeleteFunc(all, func(r faults.Result) bool {
+			return r.Verdict == faults.Failed || r.Verdict == faults.Missed
+		})
 	}
 
 	if !o.list {
@@ -144,17 +146,22 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 	fmt.Fprintln(out)
 
-	failed := faults.FailedOf(all)
+	failed := faults.Of(all, faults.Failed)
 	for _, r := range failed {
 		fmt.Fprintf(out, "FAILED %s\n%s\n\n", r.Case, r.Why)
+	}
+
+	missed := faults.Of(all, faults.Missed)
+	for _, r := range missed {
+		fmt.Fprintf(out, "missed %s: the call was not made (%d of the kind were)\n", r.Case, r.Seen)
 	}
 
 	if err := errors.Join(err, faults.Table(out, all)); err != nil {
 		return err
 	}
 
-	if len(failed) > 0 {
-		return fmt.Errorf("%d of %d cases failed", len(failed), len(all))
+	if len(failed)+len(missed) > 0 {
+		return fmt.Errorf("%d of %d cases failed, and %d tried nothing", len(failed), len(all), len(missed))
 	}
 
 	return nil

@@ -32,6 +32,7 @@ type Cluster struct {
 	changed chan struct{} // closed and replaced at each change
 	signer  *x509.CertificateAuthority
 	journal *journal.Journal // takes what the cluster ignores; nil: not recorded
+	timed   bool             // pods that take their time are looked at again
 }
 
 // change is one entry of the history.

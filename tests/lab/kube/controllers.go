@@ -302,10 +302,43 @@ func (c *Cluster) collectPods(all map[string]*corev1.Node) {
 		} else if ref := metav1.GetControllerOf(p); ref == nil || ref.Kind != "Node" {
 			c.assignAddress(p, n)
 			runPod(p, n)
+			c.takeTime(p)
 		}
 
 		c.replace(pods, p)
 	}
+}
+
+// ReadyAfter is the annotation of pods that are not ready as soon as they run: "2s". All others are.
+const ReadyAfter = "lab/ready-after"
+
+// takeTime keeps a pod from being ready until its time has come, and has it looked at again then.
+func (c *Cluster) takeTime(p *corev1.Pod) {
+	takes, err := time.ParseDuration(p.Annotations[ReadyAfter])
+	if err != nil || !podReady(p) {
+		return
+	}
+
+	left := takes - time.Since(p.Status.StartTime.Time)
+	if left <= 0 {
+		return
+	}
+
+	setReady(p, false)
+
+	if c.timed {
+		return
+	}
+
+	c.timed = true
+
+	time.AfterFunc(left, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+
+		c.timed = false
+		c.reconcile()
+	})
 }
 
 // runPod gives a pod the status it has on its node: pods on the host's network run as soon as the kubelet has

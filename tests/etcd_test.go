@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/talosapi"
 	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
@@ -128,6 +129,20 @@ func TestTwoEtcds(t *testing.T) {
 	}
 
 	require.Eventually(t, func() bool { return len(etcdClusters(r)) == 2 }, wait, 100*time.Millisecond)
+
+	var (
+		targets     []talosapi.Target
+		credentials talosapi.Credentials
+	)
+
+	for _, n := range r.Plan.ControlPlanes() {
+		var target talosapi.Target
+		target, credentials = nodeOf(t, r, outputs, n.Name)
+		targets = append(targets, target)
+	}
+
+	require.Eventually(t, func() bool { return talosapi.OneEtcd(t.Context(), targets, credentials) != nil }, wait,
+		100*time.Millisecond, "members answer that are up")
 
 	set(t, r.Stack, "pools.worker.count", "2")
 

@@ -119,8 +119,11 @@ func TestTailnet(t *testing.T) {
 	t.Run("the address moves", func(t *testing.T) {
 		stopHolder(t, r, outputs)
 
-		_, err := remote.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-		assert.NoError(t, err)
+		require.Eventually(t, func() bool {
+			_, err := remote.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+
+			return err == nil
+		}, wait, 50*time.Millisecond)
 	})
 
 	destroy(t, r.Stack)

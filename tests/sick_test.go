@@ -145,10 +145,11 @@ func TestSickEtcd(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "drainTimeout: 3s",
-		"drainTimeout: 3s, settleTimeout: 1s, readyTimeout: 5s, nodeTimeout: 20s, upgrade: { timeout: 1m }", 1)))
+		"drainTimeout: 3s, settleTimeout: 1s, nodeTimeout: 20s, upgrade: { timeout: 1m }", 1)))
 	outputs := upResult(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)
+	set(t, r.Stack, "lifecycle.readyTimeout", "5s")
 
 	t.Run("out of space", func(t *testing.T) {
 		since := time.Now()

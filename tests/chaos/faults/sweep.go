@@ -155,8 +155,9 @@ func (s *Sweep) life(ctx context.Context, g *Harness, q *queue) (sound bool, err
 	for _, stage := range StagesOf(g.Name) {
 		a, there := q.take(stage)
 
-		// Nothing is left for this stage and those after it: the stack may go.
-		if !there && stage != Destroy && !q.after(stage) {
+		// Nothing is left for this stage and those after it: the stack may go. It is let go as a whole, without nodes that
+		// are still to be removed.
+		if !there && stage != Remove && stage != Destroy && !q.after(stage) {
 			continue
 		}
 

@@ -66,7 +66,15 @@ func TestRecover(t *testing.T) {
 
 		text, err := os.ReadFile(files.Import)
 		require.NoError(t, err)
-		assert.NotContains(t, string(text), r.Lab.Credentials().TokenSecret)
+
+		var bundle any
+
+		require.NoError(t, yaml.Unmarshal(readFile(t, files.Secrets), &bundle))
+
+		planted := map[string]string{"the API token": r.Lab.Credentials().TokenSecret}
+		private(planted, "the bundle", bundle)
+		require.Greater(t, len(planted), 8)
+		requireHidden(t, asText(t, planted), map[string]string{"the import file": string(text)})
 
 		t.Run("from a secrets bundle", func(t *testing.T) {
 			lose(t, r)

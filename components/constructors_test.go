@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
@@ -89,7 +89,7 @@ func TestArguments(t *testing.T) {
 		{"TalosNode n: args are required", node(nil)},
 		{"TalosNode n: Proxmox is required; set it to a *proxmoxapi.Client", node(&TalosNodeArgs{Node: n})},
 		{
-			"TalosNode n: Node needs a name, a host, a VMID, a disk and a network interface; make it with plan.NewNode",
+			"TalosNode n: Node needs a name, a host, a VMID, a disk and a network interface; make it with planner.NewNode",
 			node(&TalosNodeArgs{Proxmox: api}),
 		},
 		{

@@ -1,5 +1,5 @@
 // Package components holds the Pulumi component resources that carry a plan out. They decide nothing: every name, VMID,
-// address and step comes from package plan.
+// address and step comes from package planner.
 //
 // # Ownership
 //

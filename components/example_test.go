@@ -14,6 +14,7 @@ import (
 
 	"talos-proxmox/components"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/planner"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
@@ -23,7 +24,7 @@ import (
 // Proxmox VE whether a VM is the node's own before they let it be changed or deleted.
 func ExampleNewTalosNode() {
 	run(func(ctx *pulumi.Context) error {
-		n, err := plan.NewNode(plan.NodeArgs{
+		n, err := planner.NewNode(planner.NodeArgs{
 			Name: "edge-1", Host: "pve", VMID: 410, Address: "192.168.10.11", Template: "talos-v1.12.4-base",
 			VM: spec.VMSpec{Cores: new(4), MemoryMiB: new(8192)},
 		})
@@ -55,7 +56,7 @@ func ExampleNewTalosNode() {
 
 // All that is wrong with a node's values is in the error, and can be looked at.
 func ExampleNewTalosNode_problems() {
-	_, err := plan.NewNode(plan.NodeArgs{
+	_, err := planner.NewNode(planner.NodeArgs{
 		Name: "Edge", Host: "pve", VMID: 41, VM: spec.VMSpec{MemoryMiB: new(512)},
 	})
 
@@ -85,7 +86,7 @@ func ExampleNewGPUWorkerPool() {
 		args := &components.GPUWorkerPoolArgs{Pool: "gpu"}
 
 		for i, bdf := range []string{"0000:01:00.0", "0000:02:00.0"} {
-			n, err := plan.NewNode(plan.NodeArgs{
+			n, err := planner.NewNode(planner.NodeArgs{
 				Name: fmt.Sprintf("lab-gpu-%d", i+1), Cluster: "lab", Pool: "gpu", Host: "pve", VMID: 601 + i,
 				Template: "talos-v1.12.4-base", GPU: &plan.GPU{BDF: bdf, PCIe: true, ROMBar: true},
 			})
@@ -121,7 +122,7 @@ func ExampleNewGPUWorkerPool() {
 // itself.
 func ExampleNewTalosCluster() {
 	run(func(ctx *pulumi.Context) error {
-		p, err := plan.New(spec.Spec{
+		p, err := planner.Plan(spec.Spec{
 			Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}},
 			Cluster: spec.Cluster{Name: "home", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}},
 			Image: spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{

@@ -18,7 +18,7 @@ import (
 
 // K3sClusterArgs describe one cluster of K3s.
 type K3sClusterArgs struct {
-	// Plan is every decision; see plan.New. Its kind is k3s.
+	// Plan is every decision; see planner.Plan. Its kind is k3s.
 	Plan *plan.Plan
 	// Preflight is the report of preflight.Run for the plan. An update requires it; nil, in a preview, means that
 	// Proxmox VE did not answer.

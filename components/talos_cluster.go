@@ -24,7 +24,7 @@ import (
 
 // TalosClusterArgs describe one cluster.
 type TalosClusterArgs struct {
-	// Plan is every decision; see plan.New.
+	// Plan is every decision; see planner.Plan.
 	Plan *plan.Plan
 	// Preflight is the report of preflight.Run for the plan. An update requires it; nil, in a preview, means that
 	// Proxmox VE did not answer.

@@ -11,6 +11,7 @@ import (
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/planner"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout/vmrestart"
@@ -20,7 +21,7 @@ import (
 // TalosNodeArgs describe one machine. What it boots first is a template or an image; that is used when the VM is
 // created and ignored afterwards.
 type TalosNodeArgs struct {
-	// Node is the machine: plan.NewNode makes one of a node's own values, plan.New those of a cluster.
+	// Node is the machine: planner.NewNode makes one of a node's own values, planner.Plan those of a cluster.
 	Node plan.Node
 	// Proxmox is asked, right before a VM is changed or deleted, whether it is this node's own. *proxmoxapi.Client
 	// implements it. It is required.
@@ -151,7 +152,7 @@ func NewTalosNode(ctx *pulumi.Context, name string, args *TalosNodeArgs,
 // standalone is a node that makes up a cluster of its own, which the program does not bootstrap: its VM has the hooks
 // that the VMs of such a cluster have.
 func standalone(ctx *pulumi.Context, name string, args TalosNodeArgs) (*clusterNode, error) {
-	p := plan.Standalone(args.Node)
+	p := planner.Standalone(args.Node)
 	scope := scopeOf(ctx, name, hookArgs{plan: p, proxmox: args.Proxmox, addresses: &proxmoxvm.AddressBook{}})
 
 	var (
@@ -279,7 +280,7 @@ func (args *TalosNodeArgs) check(name string) error {
 		return fmt.Errorf("TalosNode %s: Proxmox is required; set it to a *proxmoxapi.Client", name)
 	case n.Name == "" || n.Host == "" || n.VMID == 0 || len(n.Disks) == 0 || len(n.NICs) == 0:
 		return fmt.Errorf("TalosNode %s: Node needs a name, a host, a VMID, a disk and a network interface; "+
-			"make it with plan.NewNode", name)
+			"make it with planner.NewNode", name)
 	case (n.Template != "") != (args.Template != nil):
 		return fmt.Errorf("TalosNode %s: the VMID of the template goes with the name of one", name)
 	case n.Template == "" && args.Image == nil:

@@ -13,6 +13,7 @@ import (
 
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/planner"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks/schema"
@@ -96,7 +97,7 @@ func (s *Secrets) Set(key string, value pulumi.StringInput) bool {
 	return ok
 }
 
-// Plan decides everything about the cluster (plan.New). It says which secrets are set, and holds none.
+// Plan decides everything about the cluster (planner.Plan). It says which secrets are set, and holds none.
 func (c Config) Plan() (*plan.Plan, error) {
 	s := c.Spec
 	s.Provided = spec.SecretsProvided{
@@ -112,7 +113,7 @@ func (c Config) Plan() (*plan.Plan, error) {
 		K3sIdentity:      c.K3sIdentity != "" || c.Secrets.K3sIdentity != nil,
 	}
 
-	return plan.New(s)
+	return planner.Plan(s)
 }
 
 // Access is how Proxmox VE is reached.

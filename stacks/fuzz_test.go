@@ -46,7 +46,7 @@ func FuzzParse(f *testing.F) {
 		c, err := Parse(withPlaceholders(values), Secrets{}, root)
 		if err == nil {
 			if _, err := c.Plan(); err != nil {
-				t.Fatalf("Parse finds nothing wrong, plan.New does: %v", err)
+				t.Fatalf("Parse finds nothing wrong, planner.Plan does: %v", err)
 			}
 
 			return

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/planner"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks/contract"
@@ -507,7 +508,7 @@ func TestSchematics(t *testing.T) {
 	}
 
 	config := testConfig()
-	p, err := plan.New(config.Spec)
+	p, err := planner.Plan(config.Spec)
 	require.NoError(t, err)
 
 	found, err := schematics(p)

@@ -27,7 +27,8 @@ func TestFilesFormNoCycles(t *testing.T) {
 	t.Parallel()
 
 	below := []string{
-		"components", "components/plan", "components/preflight", "components/rollout/k3s", "components/rollout/talos",
+		"components", "components/plan", "components/planner", "components/planner/cluster",
+		"components/planner/placement", "components/preflight", "components/rollout/k3s", "components/rollout/talos",
 		"components/rollout/vmrestart", "components/spec", "components/impact", "policy/rules", "stacks/ops",
 	}
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles"}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components"
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/planner"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/rehearsal"
@@ -87,7 +87,7 @@ func TestNodeAlone(t *testing.T) {
 	s := embedding(t, r, "alone", func(ctx *pulumi.Context, by pulumi.ResourceOption) error {
 		like := r.Plan.Nodes()[0]
 
-		n, err := plan.NewNode(plan.NodeArgs{
+		n, err := planner.NewNode(planner.NodeArgs{
 			Name: "edge-1", Host: like.Host, VMID: 770, Template: spec.TemplateRef(like.Template),
 			Datastore: like.Disks[0].Datastore, VM: spec.VMSpec{MemoryMiB: &memory},
 		})

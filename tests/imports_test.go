@@ -21,7 +21,7 @@ import (
 var module = strings.TrimSuffix(reflect.TypeFor[spec.Spec]().PkgPath(), "components/spec")
 
 // TestImports holds the direction of imports: main, stacks, components, the operations on nodes (rollout/talos,
-// rollout/k3s, rollout/vmrestart), rollout, proxmoxvm, machineconfig, lifecycle, plan, spec; pure packages know neither
+// rollout/k3s, rollout/vmrestart), rollout, proxmoxvm, machineconfig, planner, plan, spec; pure packages know neither
 // Pulumi nor the network; the lab knows nothing of ours, for a lab that used our code would agree with our mistakes.
 func TestImports(t *testing.T) {
 	t.Parallel()
@@ -35,9 +35,9 @@ func TestImports(t *testing.T) {
 	}{
 		{"components/spec", nil, []string{"github.com/", "net/http", "k8s.io/"}},
 		{
-			"components/plan/plantest",
-			[]string{"components/plan", "components/spec"},
-			[]string{"github.com/pulumi/", "net/http", "k8s.io/"},
+			"components/planner",
+			[]string{"components/plan", "components/planner", "components/planner/", "components/spec"},
+			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go"},
 		},
 		{"components/plan", []string{"components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go"}},
 		{

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/planner"
 	"talos-proxmox/components/spec"
 )
 
@@ -30,7 +30,7 @@ func TestOptionsHaveOneSource(t *testing.T) {
 		s := k3s()
 		s.K3s.ServerArgs, s.K3s.AgentArgs = []string{arg}, []string{arg}
 
-		p, err := plan.New(s)
+		p, err := planner.Plan(s)
 
 		if option != joined {
 			assert.ErrorContains(t, err, "k3s.serverArgs[0]: is what the program states itself (given: --"+option+")")

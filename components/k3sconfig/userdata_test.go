@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/planner"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/golden"
 	"talos-proxmox/tests/lab/cloudinit"
@@ -36,7 +37,7 @@ func identity() Identity {
 func planned(t *testing.T) *plan.Plan {
 	t.Helper()
 
-	p, err := plan.New(k3s())
+	p, err := planner.Plan(k3s())
 	require.NoError(t, err)
 
 	return p

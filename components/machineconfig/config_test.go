@@ -12,6 +12,7 @@ import (
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/planner"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/golden"
 )
@@ -62,7 +63,7 @@ var (
 func planOf(t testing.TB, s spec.Spec) *plan.Plan {
 	t.Helper()
 
-	p, err := plan.New(s)
+	p, err := planner.Plan(s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/planner"
 	"talos-proxmox/components/spec"
 )
 
@@ -23,7 +23,7 @@ func FuzzPatch(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, patch string) {
-		p, err := plan.New(patched(spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}, patch, "", ""))
+		p, err := planner.Plan(patched(spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}, patch, "", ""))
 		if err != nil {
 			return // no place for a patch
 		}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"net/netip"
+	"strconv"
 	"time"
 
 	"go4.org/netipx"
@@ -64,11 +65,6 @@ type HostAllocation struct {
 	// Slots are the workers that the host has room for next to its control planes, as far as all have the shape of the
 	// first pool of workers; -1 without a limit.
 	Slots int
-
-	controls, workers int
-	// pinned is what nodes need that name this host and are not placed yet.
-	pinned         spec.Resources
-	pinnedControls int
 }
 
 // Step is one thing that is done, after the ones before it.
@@ -94,4 +90,13 @@ type Mirror struct {
 	// Endpoints are URLs, in the order they are asked.
 	Endpoints []string
 	Options   spec.RegistryOptions
+}
+
+// String is "80" or "30000-32767".
+func (p Ports) String() string {
+	if p.First == p.Last {
+		return strconv.Itoa(int(p.First))
+	}
+
+	return strconv.Itoa(int(p.First)) + "-" + strconv.Itoa(int(p.Last))
 }

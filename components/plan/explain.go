@@ -123,7 +123,7 @@ func (e *explainer) k3s() {
 	var keys []string
 
 	if len(k.SSHKeys) > 0 {
-		keys = append(keys, count(len(k.SSHKeys), "public key"))
+		keys = append(keys, Count(len(k.SSHKeys), "public key"))
 	}
 
 	if k.GenerateSSHKey {

@@ -9,25 +9,6 @@ import (
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 )
 
-// kubernetesOwn are labels and taints that nothing else can keep, with the reason.
-var kubernetesOwn = map[string]map[string]string{
-	"labels": reasons("is set by the kubelet itself, whenever it starts",
-		corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, kubeletapis.LabelOS, kubeletapis.LabelArch),
-	"taints": reasons("is set and removed by Kubernetes itself, by the state of the node",
-		corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable,
-		corev1.TaintNodeMemoryPressure, corev1.TaintNodeDiskPressure, corev1.TaintNodePIDPressure,
-		corev1.TaintNodeNetworkUnavailable),
-}
-
-func reasons(reason string, keys ...string) map[string]string {
-	all := map[string]string{}
-	for _, key := range keys {
-		all[key] = reason
-	}
-
-	return all
-}
-
 // RestrictedLabel says that a kubelet refuses to register with a label, and that the API server refuses it from the
 // credentials of a node (Kubernetes: NodeRestriction). An administrator can set it.
 func RestrictedLabel(key string) bool {

@@ -1,6 +1,5 @@
-// Package plan turns what the operator asks for into every decision the program needs: names, hosts, VMIDs, MACs,
-// addresses, shapes, images, the endpoint, the steps. It is pure: the same Spec gives the same Plan, and growing a pool
-// changes nothing that exists. It knows neither Pulumi nor any server.
+// Package plan has the decisions about a cluster, as package planner makes them, and what follows from them: their
+// sources, the steps, labels, the rules of the firewall of Proxmox VE. It is pure.
 package plan
 
 import (
@@ -363,7 +362,7 @@ func (p *Plan) WithContract(version string) *Plan {
 	}
 
 	made := *p
-	if made.Contract = version; minor(version) > minor(p.Talos) {
+	if made.Contract = version; Minor(version) > Minor(p.Talos) {
 		made.Contract = p.Talos
 	}
 
@@ -374,7 +373,7 @@ func (p *Plan) WithContract(version string) *Plan {
 // Talos provider knows.
 func (p *Plan) ContractVersion() string {
 	version := cmp.Or(p.Contract, p.Talos)
-	if minor(version) > NewestContract {
+	if Minor(version) > NewestContract {
 		return fmt.Sprintf("v1.%d.0", NewestContract)
 	}
 
@@ -418,4 +417,12 @@ func (p *Plan) ControlPlanes() []Node {
 	}
 
 	return found
+}
+
+// GuestAgent is the extension that reports a node's addresses to Proxmox VE.
+const GuestAgent = "qemu-guest-agent"
+
+// ISO says whether the image is an ISO file.
+func (b BootImage) ISO() bool {
+	return b.Format != spec.FormatDisk && (b.Volume != "" || b.URL != "" || b.Format == spec.FormatISO)
 }

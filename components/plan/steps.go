@@ -6,8 +6,8 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// steps are what is done for a plan, in order.
-func steps(p *Plan) []Step {
+// StepsOf are what is done for a plan, in order.
+func StepsOf(p *Plan) []Step {
 	var (
 		all              []Step
 		controls, others int
@@ -41,10 +41,10 @@ func steps(p *Plan) []Step {
 	}
 
 	if len(images) > 0 {
-		step("images", "fetch %s, once per host", count(len(images), "image"))
+		step("images", "fetch %s, once per host", Count(len(images), "image"))
 	}
 
-	step("machines", "make %s", count(controls+others, "VM"))
+	step("machines", "make %s", Count(controls+others, "VM"))
 
 	if p.Addressing == spec.AddressingAgent {
 		step("addresses", "read the addresses from the guest agents, for at most %s", p.AgentTimeout)
@@ -61,12 +61,12 @@ func steps(p *Plan) []Step {
 			step("secrets", "make the machine secrets")
 		}
 
-		step("configure-controlplanes", "configure %s", count(controls, "control plane"))
+		step("configure-controlplanes", "configure %s", Count(controls, "control plane"))
 
 		late := p.Discovery != spec.DiscoveryService
 
 		if others > 0 && !late {
-			step("configure-workers", "configure %s, after the control planes", count(others, "worker"))
+			step("configure-workers", "configure %s, after the control planes", Count(others, "worker"))
 		}
 
 		wait := "the control planes are configured"
@@ -79,11 +79,11 @@ func steps(p *Plan) []Step {
 		step("kubeconfig", "fetch the kubeconfig")
 
 		if others > 0 && late {
-			step("configure-workers", "configure %s, which find the control planes in Kubernetes", count(others, "worker"))
+			step("configure-workers", "configure %s, which find the control planes in Kubernetes", Count(others, "worker"))
 		}
 
 		if f := p.Outputs.Files; f != nil {
-			step("files", "write %s to %s", count(len(f.Write), "file"), f.Dir)
+			step("files", "write %s to %s", Count(len(f.Write), "file"), f.Dir)
 		}
 	}
 
@@ -102,11 +102,11 @@ func stepsK3s(p *Plan, step func(name, format string, args ...any), images, serv
 	step("identity", "make the cluster's authorities and its tokens")
 
 	if images > 0 {
-		step("images", "fetch %s, once per host", count(images, "image"))
+		step("images", "fetch %s, once per host", Count(images, "image"))
 	}
 
-	step("user-data", "write %s to datastore %s", count(servers+agents, "user data file"), p.K3s.Snippets)
-	step("machines", "make %s", count(servers+agents, "VM"))
+	step("user-data", "write %s to datastore %s", Count(servers+agents, "user data file"), p.K3s.Snippets)
+	step("machines", "make %s", Count(servers+agents, "VM"))
 
 	if p.Addressing == spec.AddressingAgent {
 		step("addresses", "read the addresses from the guest agents, for at most %s", p.AgentTimeout)
@@ -116,7 +116,7 @@ func stepsK3s(p *Plan, step func(name, format string, args ...any), images, serv
 	step("kubeconfig", "issue the administrator's certificate, and show the kubeconfig when the servers are ready")
 
 	if f := p.Outputs.Files; f != nil {
-		step("files", "write %s to %s", count(len(f.Write), "file"), f.Dir)
+		step("files", "write %s to %s", Count(len(f.Write), "file"), f.Dir)
 	}
 
 	step("outputs", "export the contract")

@@ -1,6 +1,24 @@
 package plan
 
-import "fmt"
+import (
+	"net/netip"
+
+	"github.com/blang/semver/v4"
+)
+
+// K3sPods are the addresses of pods, K3sServices those of services, K3s' defaults.
+var (
+	K3sPods     = netip.MustParsePrefix("10.42.0.0/16")
+	K3sServices = netip.MustParsePrefix("10.43.0.0/16")
+)
+
+// What Talos asks of a control plane (Talos: System Requirements).
+const (
+	// LeastMemoryMiB is memory.
+	LeastMemoryMiB = 2048
+	// LeastDiskGiB is the size of the system disk.
+	LeastDiskGiB = 10
+)
 
 // The major versions of Proxmox VE that are supported.
 const (
@@ -10,35 +28,25 @@ const (
 	NewestProxmox = 9
 )
 
-// checkTalos holds Talos to the supported range. Nodes that others configure may run any.
-func (r *resolver) checkTalos(version string, configured bool) bool {
-	const path = "cluster.versions.talos"
+// Minor is the second number of a version, 0 of what is no version.
+func Minor(version string) uint64 {
+	v, _ := semver.ParseTolerant(version) // the zero version with an error
 
-	switch m := minor(version); {
-	case m < oldestTalos && configured:
-		r.problems.Add(path, fmt.Sprintf("must be 1.%d or later: older ones are not supported", oldestTalos), version,
-			"raise it")
-	case m > newestTalos && configured:
-		r.problems.Add(path, fmt.Sprintf("must be 1.%d or earlier: this release knows no later one", newestTalos), version,
-			"lower it, or use a later release of this program")
-	default:
-		return true
-	}
-
-	return false
+	return v.Minor
 }
 
-func (r *resolver) version(path, given, example string) (string, bool) {
-	m := version.FindStringSubmatch(given)
+// NewestContract is the newest version contract that nodes are configured with, a minor version of Talos: the Talos
+// provider of the SDK holds Talos' library of 1.12, and takes no documents that came later. Later versions of Talos
+// take the settings of 1.12.
+const NewestContract = 12
 
-	switch {
-	case given == "":
-		r.problems.Add(path, "is required", "", "state it, for example "+example)
-	case m == nil:
-		r.problems.Add(path, "must be a full version", given, "write it like "+example)
-	default:
-		return "v" + m[1], true
-	}
-
-	return given, false
-}
+// The minor versions that are supported, of version 1; stacks/docs/support-matrix.md lists them. The newest Talos is
+// the newest that its library knows.
+const (
+	// OldestTalos is the first of Talos.
+	OldestTalos = 8
+	// NewestTalos is the last.
+	NewestTalos = 14
+	// OldestK3s is the first of K3s.
+	OldestK3s = 28
+)

@@ -8,8 +8,6 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/compatibility"
-
-	"talos-proxmox/components/spec"
 )
 
 // TestNewestTalos: the newest version that is supported is the newest that Talos' library knows.
@@ -19,7 +17,7 @@ func TestNewestTalos(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for minor, known := range map[int]bool{newestTalos: true, newestTalos + 1: false} {
+	for minor, known := range map[int]bool{NewestTalos: true, NewestTalos + 1: false} {
 		talos, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: fmt.Sprintf("v1.%d.0", minor)})
 		if err != nil {
 			t.Fatal(err)
@@ -62,10 +60,10 @@ func TestSupportMatrix(t *testing.T) {
 
 	rows := []string{
 		fmt.Sprintf("| Proxmox VE | %d, %d |", OldestProxmox, NewestProxmox),
-		fmt.Sprintf("| K3s | 1.%d or later |", oldestK3s),
+		fmt.Sprintf("| K3s | 1.%d or later |", OldestK3s),
 	}
 
-	for minor := oldestTalos; minor <= newestTalos; minor++ {
+	for minor := OldestTalos; minor <= NewestTalos; minor++ {
 		rows = append(rows, fmt.Sprintf("| 1.%d | 1.", minor))
 	}
 
@@ -75,55 +73,8 @@ func TestSupportMatrix(t *testing.T) {
 		}
 	}
 
-	if strings.Contains(string(page), fmt.Sprintf("\n| 1.%d |", oldestTalos-1)) ||
-		strings.Contains(string(page), fmt.Sprintf("\n| 1.%d |", newestTalos+1)) {
+	if strings.Contains(string(page), fmt.Sprintf("\n| 1.%d |", OldestTalos-1)) ||
+		strings.Contains(string(page), fmt.Sprintf("\n| 1.%d |", NewestTalos+1)) {
 		t.Error("support-matrix.md lists a version of Talos that is refused")
-	}
-}
-
-// TestStatedCNI: production is warned of a pod network that was not chosen.
-func TestStatedCNI(t *testing.T) {
-	const warning = "cluster.cni.name: is not stated, and a running cluster keeps its pod network: Flannel enforces no " +
-		"network " +
-		"policies (given: flannel); state flannel, cilium or none"
-
-	for _, c := range []struct {
-		environment spec.Environment
-		stated      spec.CNIName
-		bootstrap   spec.BootstrapMode
-		warned      bool
-	}{
-		{environment: spec.EnvironmentProduction, warned: true},
-		{environment: spec.EnvironmentProduction, stated: spec.CNIFlannel},
-		{environment: spec.EnvironmentLab},
-		{environment: spec.EnvironmentProduction, bootstrap: spec.BootstrapExternal},
-	} {
-		kubernetes := "v1.34.2"
-		if c.bootstrap == spec.BootstrapExternal {
-			kubernetes = ""
-		}
-
-		p, err := New(spec.Spec{
-			Environment: c.environment,
-			Proxmox:     spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}},
-			Cluster: spec.Cluster{
-				Name: "c", Bootstrap: c.bootstrap, CNI: spec.CNI{Name: c.stated},
-				Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: kubernetes},
-			},
-			Network: spec.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
-			Pools:   map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "10.0.0.11"}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		warned := false
-		for _, w := range p.Warnings {
-			warned = warned || w.String() == warning
-		}
-
-		if warned != c.warned {
-			t.Errorf("%+v: %v", c, p.Warnings)
-		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/lab"

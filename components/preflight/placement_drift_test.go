@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/planner"
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
@@ -46,7 +47,7 @@ func reservedPlan() *plan.Plan {
 	s.Image.Schematic = &spec.Schematic{Extensions: []string{plan.GuestAgent}}
 	s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: new(3), Addresses: "10.0.0.11-13"}
 
-	p, err := plan.New(s)
+	p, err := planner.Plan(s)
 	if err != nil {
 		panic(err)
 	}

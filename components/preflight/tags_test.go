@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/proxmoxapi"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/planner"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/contract"
@@ -350,7 +350,7 @@ func (m *migration) standing(pool string) []contract.BootstrapNode {
 // nothing does.
 func pattern(cluster, pool string, nodes []contract.BootstrapNode) (names string, ok bool) {
 	fits := func(names string) bool {
-		made := plan.NodeNames(spec.Pool{Count: new(len(nodes)), Names: names}, cluster, pool)
+		made := planner.NodeNames(spec.Pool{Count: new(len(nodes)), Names: names}, cluster, pool)
 
 		for i, n := range nodes {
 			if made[strconv.Itoa(i+1)] != n.Name {

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/planner"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks"
 )
@@ -78,7 +78,7 @@ func (f *File) assign(config stacks.Config) (chosen map[string]map[string]string
 	for name, pool := range config.Pools {
 		chosen[name] = map[string]string{}
 
-		for number, called := range plan.NodeNames(pool, config.Cluster.Name, name) {
+		for number, called := range planner.NodeNames(pool, config.Cluster.Name, name) {
 			of[pool.Role][called] = node{name, number}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/planner"
 	"talos-proxmox/components/spec"
 )
 
@@ -33,7 +34,7 @@ func large(t testing.TB) *plan.Plan {
 		s.Proxmox.Hosts = append(s.Proxmox.Hosts, spec.Host{Name: fmt.Sprintf("pve%02d", i), Capacity: &capacity})
 	}
 
-	p, err := plan.New(s)
+	p, err := planner.Plan(s)
 	if err != nil {
 		t.Fatal(err)
 	}

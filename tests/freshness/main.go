@@ -21,7 +21,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"talos-proxmox/components/machineconfig"
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/planner"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/command"
 )
@@ -239,7 +239,7 @@ func probe(ctx context.Context, dir, module, here string, from registry) (string
 
 // answer says what the program says to a stack of the newest versions. The error is its refusal.
 func answer(out io.Writer, talos, kubernetes string) error {
-	p, err := plan.New(spec.Spec{
+	p, err := planner.Plan(spec.Spec{
 		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "pve1"}}},
 		Cluster: spec.Cluster{Name: "newest", Versions: spec.Versions{Talos: talos, Kubernetes: kubernetes}},
 		Network: spec.Network{CIDR: "192.0.2.0/24", Gateway: "192.0.2.1"},

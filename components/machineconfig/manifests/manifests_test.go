@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/planner"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/golden"
 )
@@ -23,7 +24,7 @@ import (
 func planned(t *testing.T, cni spec.CNI, endpoint spec.Endpoint) *plan.Plan {
 	t.Helper()
 
-	p, err := plan.New(spec.Spec{
+	p, err := planner.Plan(spec.Spec{
 		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "atlas"}}},
 		Cluster: spec.Cluster{
 			Name: "atlas", Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}, CNI: cni,

@@ -17,7 +17,7 @@ import (
 	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/lab"

@@ -17,7 +17,7 @@ import (
 
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/plan/plantest"
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"

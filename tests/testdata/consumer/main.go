@@ -16,7 +16,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
-	"talos-proxmox/components/plan"
+	"talos-proxmox/components/planner"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/contract"
@@ -114,7 +114,7 @@ func edge(ctx *pulumi.Context, config stacks.Config) error {
 		return err
 	}
 
-	node, err := plan.NewNode(plan.NodeArgs{
+	node, err := planner.NewNode(planner.NodeArgs{
 		Name: "edge-1", Host: "pve", VMID: 770, Template: "talos-v1.12.4-base", Datastore: config.Proxmox.Storage.Disks,
 	})
 	if err != nil {

@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
+)
+
+func (r *Resolver) checkAPIServer(p *plan.Plan) {
+	const path = "cluster.apiServer"
+
+	a := r.Spec.Cluster.APIServer
+	p.APIServer = a
+
+	if o := a.OIDC; o != nil {
+		r.CheckURL(path+".oidc.issuer", o.Issuer, "https://login.example.com", "https")
+
+		if o.ClientID == "" {
+			r.Problems.Add(path+".oidc.clientID", "is required", "", "state the client that tokens are issued for")
+		}
+
+		if a.Authentication != nil {
+			r.Problems.Add(path+".oidc", "excludes authentication: an API server takes one of the two", o.Issuer,
+				"describe the provider there")
+		}
+	}
+
+	r.checkObject(path+".audit", a.Audit, "audit.k8s.io/v1", "Policy")
+
+	if !r.checkObject(path+".authentication", a.Authentication, "apiserver.config.k8s.io/v1",
+		"AuthenticationConfiguration") {
+		return
+	}
+
+	if p.Kubernetes != "" && plan.Minor(p.Kubernetes) < 30 {
+		r.Problems.Add(path+".authentication", "needs Kubernetes 1.30 or later", "", "raise "+r.VersionKey())
+	}
+
+	var config struct{ Anonymous any }
+	if err := yaml.Unmarshal([]byte(a.Authentication.Text), &config); err == nil && config.Anonymous != nil &&
+		r.IsK3s() && anonymousPatches.before(p.Kubernetes) {
+		r.Problems.Add(path+".authentication",
+			"states anonymous, with which K3s before 1.31.9, 1.32.5 and 1.33.1 does not start", "", "raise "+r.VersionKey())
+	}
+}
+
+// checkObject holds that a text is one object of a kind, in a version of its group that begins as stated. What it says
+// is not shown.
+func (r *Resolver) checkObject(path string, text *spec.InlineOrFile, version, kind string) bool {
+	if text == nil {
+		return false
+	}
+
+	var object struct{ APIVersion, Kind string }
+
+	if yaml.Unmarshal([]byte(text.Text), &object) != nil || object.Kind != kind ||
+		!strings.HasPrefix(object.APIVersion, version) {
+		r.Problems.Add(path, "must be one "+kind+" of "+version, text.Origin, "correct it")
+
+		return false
+	}
+
+	return true
+}

@@ -1,0 +1,125 @@
+package planner
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/spec"
+)
+
+// said are the problems of a spec, as lines; none where it can be planned.
+func said(t *testing.T, s draft) []string {
+	t.Helper()
+
+	_, err := Plan(spec.Spec(s))
+	if err == nil {
+		return nil
+	}
+
+	var problems spec.Problems
+	require.ErrorAs(t, err, &problems)
+
+	var all []string
+	for _, p := range problems {
+		all = append(all, p.String())
+	}
+
+	return all
+}
+
+// TestControlPlanesWithGPUs: GPUs say how many nodes a pool has, as count and nodes do.
+func TestControlPlanesWithGPUs(t *testing.T) {
+	t.Parallel()
+
+	const one = "cluster.ha: needs an odd number of control planes, three at least (given: 1 control plane); " +
+		"set the count to 3 or 5, or ha to false"
+
+	for name, test := range map[string]struct {
+		gpus map[string]spec.GPUSpec
+		ha   bool
+		want []string
+	}{
+		"none": {
+			gpus: map[string]spec.GPUSpec{},
+			want: []string{"pools: need at least one control plane; add a pool with role: controlplane and count: 1"},
+		},
+		"one":                        {gpus: map[string]spec.GPUSpec{"1": {BDF: "0000:01:00.0"}}},
+		"one with high availability": {gpus: map[string]spec.GPUSpec{"1": {BDF: "0000:01:00.0"}}, ha: true, want: []string{one}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := small()
+			s.Cluster.HA = test.ha
+			s = s.with("control", spec.Pool{
+				Role: spec.RoleControlPlane, GPUs: test.gpus, Addresses: "10.0.0.11-10.0.0.19",
+				Image: spec.PoolImage{Template: "9000"},
+			})
+
+			assert.Equal(t, test.want, said(t, s))
+		})
+	}
+
+	s := small().with("more", spec.Pool{
+		Role: spec.RoleControlPlane, GPUs: map[string]spec.GPUSpec{"1": {BDF: "0000:01:00.0"}}, VMIDs: "801-809",
+		Addresses: "10.0.1.11-10.0.1.19", Image: spec.PoolImage{Template: "9000"},
+	})
+
+	var warnings []string
+	for _, w := range placed(t, s).Warnings {
+		warnings = append(warnings, w.String())
+	}
+
+	assert.Contains(t, strings.Join(warnings, "\n"), "an even number of control planes tolerates no more failures than "+
+		"one less (given: 2 control planes)")
+}
+
+// TestStatedCNI: production is warned of a pod network that was not chosen.
+func TestStatedCNI(t *testing.T) {
+	const warning = "cluster.cni.name: is not stated, and a running cluster keeps its pod network: Flannel enforces no " +
+		"network " +
+		"policies (given: flannel); state flannel, cilium or none"
+
+	for _, c := range []struct {
+		environment spec.Environment
+		stated      spec.CNIName
+		bootstrap   spec.BootstrapMode
+		warned      bool
+	}{
+		{environment: spec.EnvironmentProduction, warned: true},
+		{environment: spec.EnvironmentProduction, stated: spec.CNIFlannel},
+		{environment: spec.EnvironmentLab},
+		{environment: spec.EnvironmentProduction, bootstrap: spec.BootstrapExternal},
+	} {
+		kubernetes := "v1.34.2"
+		if c.bootstrap == spec.BootstrapExternal {
+			kubernetes = ""
+		}
+
+		p, err := Plan(spec.Spec{
+			Environment: c.environment,
+			Proxmox:     spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}},
+			Cluster: spec.Cluster{
+				Name: "c", Bootstrap: c.bootstrap, CNI: spec.CNI{Name: c.stated},
+				Versions: spec.Versions{Talos: "v1.12.4", Kubernetes: kubernetes},
+			},
+			Network: spec.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
+			Pools:   map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "10.0.0.11"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		warned := false
+		for _, w := range p.Warnings {
+			warned = warned || w.String() == warning
+		}
+
+		if warned != c.warned {
+			t.Errorf("%+v: %v", c, p.Warnings)
+		}
+	}
+}

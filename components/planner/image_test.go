@@ -1,0 +1,169 @@
+package planner
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"talos-proxmox/components/spec"
+)
+
+// booting is the smallest spec with another image and addresses that nodes state.
+func booting(image spec.Image) draft {
+	s := small()
+	s.Image, s.Network.Gateway = image, "10.0.0.1"
+
+	return s
+}
+
+// TestImageStays: what is still in the drives of VMs is kept, whatever the configuration says, and the plan says so.
+func TestImageStays(t *testing.T) {
+	iso := spec.Image{
+		Source: spec.SourceISO, Platform: spec.PlatformNoCloud,
+		ISO: spec.ISOImage{URL: "https://mirror.lan/talos.iso"},
+	}
+
+	attached := iso
+	attached.ISO.Detach = new(false)
+
+	for name, c := range map[string]struct {
+		image     spec.Image
+		bootstrap spec.BootstrapMode
+		detach    bool
+		keep      bool
+	}{
+		"the factory's, taken out": {spec.Image{}, spec.BootstrapPulumi, true, false},
+		"the factory's, left in":   {spec.Image{}, spec.BootstrapExternal, false, true},
+		"an ISO file, taken out":   {iso, spec.BootstrapPulumi, true, false},
+		"an ISO file, left in":     {attached, spec.BootstrapPulumi, false, true},
+		"an ISO file of others":    {iso, spec.BootstrapExternal, false, true},
+		"a volume is not ours to remove": {
+			spec.Image{
+				Source: spec.SourceISO, Platform: spec.PlatformNoCloud,
+				ISO: spec.ISOImage{Volume: "local:iso/talos.iso"},
+			}, spec.BootstrapExternal, false, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := booting(c.image)
+			s.Cluster.Bootstrap, s.Lifecycle.KeepImages = c.bootstrap, new(false)
+
+			if c.bootstrap == spec.BootstrapExternal {
+				s.Cluster.Versions.Kubernetes = ""
+			} else {
+				s = s.scheduling()
+			}
+
+			p := placed(t, s)
+			if image := p.Pools[0].Image; image.Detach != c.detach || image.Keep != c.keep {
+				t.Errorf("%+v", image)
+			}
+
+			var want []spec.Problem
+			if c.keep {
+				want = []spec.Problem{{
+					Path:  "lifecycle.keepImages",
+					Rule:  "keeps an ISO file that stays in the drives of its VMs, which do not start without it",
+					Value: "false", Remedy: "delete the file by hand when the VMs are gone",
+				}}
+			}
+
+			if diff := cmp.Diff(want, p.Warnings); diff != "" {
+				t.Error(diff)
+			}
+
+			s.Lifecycle.KeepImages = nil
+			if p := placed(t, s); !p.Pools[0].Image.Keep || len(p.Warnings) > 0 {
+				t.Errorf("%+v %v", p.Pools[0].Image, p.Warnings)
+			}
+		})
+	}
+}
+
+// TestLinkName: the link that META is for has its name from an argument, which is there once.
+func TestLinkName(t *testing.T) {
+	for name, c := range map[string]struct {
+		platform   spec.Platform
+		args, want []string
+	}{
+		"not stated": {spec.PlatformMetal, []string{"console=ttyS0"}, []string{"console=ttyS0", "net.ifnames=0"}},
+		"the operator states it": {
+			spec.PlatformMetal,
+			[]string{"net.ifnames=0", "console=ttyS0"},
+			[]string{"net.ifnames=0", "console=ttyS0"},
+		},
+		"nothing is for a link": {spec.PlatformNoCloud, []string{"net.ifnames=1"}, []string{"net.ifnames=1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := booting(spec.Image{Platform: c.platform, Factory: spec.FactoryImage{KernelArgs: c.args}})
+
+			if diff := cmp.Diff(c.want, placed(t, s).Pools[0].Image.KernelArgs); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestUncertainDisk: Linux calls disks of two buses sda and so on, in no order that one could install by.
+func TestUncertainDisk(t *testing.T) {
+	warning := func(at string) []spec.Problem {
+		return []spec.Problem{{
+			Path: "pools.control.extraDisks[0].interface",
+			Rule: "is on another bus than the system disk, and Linux calls disks of both sda and so on, in no certain order: " +
+				"Talos may be installed on the wrong one",
+			Value: at,
+			Remedy: "put it on the bus of the system disk, or on virtio; or name the disk in a patch " +
+				"(machine.install.diskSelector)",
+		}}
+	}
+
+	for name, c := range map[string]struct {
+		image         spec.Image
+		system, other string
+		want          []spec.Problem
+	}{
+		"one bus":                {spec.Image{}, "scsi1", "scsi0", nil},
+		"names of their own":     {spec.Image{}, "scsi0", "virtio0", nil},
+		"and the other way":      {spec.Image{}, "virtio0", "sata0", nil},
+		"two buses":              {spec.Image{}, "scsi0", "sata0", warning("sata0")},
+		"two buses, other way":   {spec.Image{}, "sata0", "scsi5", warning("scsi5")},
+		"Talos is on it already": {small().Image, "scsi0", "sata0", nil},
+		"and comes as an image of it": {
+			spec.Image{Factory: spec.FactoryImage{Format: spec.FormatDisk}},
+			"scsi0", "sata0",
+			nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := booting(c.image).scheduling()
+			s.Proxmox.SSH, s.Provided.SSHKey = nil, false
+
+			if c.image.Factory.Format == spec.FormatDisk {
+				s.Proxmox.SSH, s.Provided.SSHKey = &spec.SSH{Username: "root"}, true
+			}
+
+			pool := s.Pools["control"]
+			pool.Disk.Interface, pool.ExtraDisks = new(c.system),
+				[]spec.ExtraDisk{{SizeGiB: 5, DiskOptions: spec.DiskOptions{Interface: new(c.other)}}}
+
+			if diff := cmp.Diff(c.want, placed(t, s.with("control", pool)).Warnings); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestTemplateRef: a VMID is a number to most people.
+func TestTemplateRef(t *testing.T) {
+	var got spec.TemplateImage
+	if err := json.Unmarshal([]byte(`{"control": 9000, "worker": "9001", "gpuWorker": "talos-v1.12.4-base"}`),
+		&got); err != nil {
+		t.Fatal(err)
+	}
+
+	if diff := cmp.Diff(spec.TemplateImage{Control: "9000", Worker: "9001", GPUWorker: "talos-v1.12.4-base"},
+		got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,81 @@
+package planner
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/spec"
+)
+
+// TestK3sNetworks: networks of pods and services have room, and nodes and each other outside.
+func TestK3sNetworks(t *testing.T) {
+	t.Parallel()
+
+	const apart = ", which K3s has for pods and services (given: 10.0.0.0/8); give the nodes another network"
+
+	for name, test := range map[string]struct {
+		pods, services, nodes string
+		want                  []string
+	}{
+		"K3s' own": {},
+		"others":   {pods: "10.100.0.0/16", services: "10.101.0.0/20"},
+		"no networks": {
+			pods: "10.100.0.0/16,fd00::/56", services: "10.101.7.0/16",
+			want: []string{
+				"k3s.clusterCIDR: must be one network in CIDR form (given: 10.100.0.0/16,fd00::/56); write it like 10.42.0.0/16",
+				"k3s.serviceCIDR: must be the network's first address (given: 10.101.7.0/16); write 10.101.0.0/16",
+			},
+		},
+		"too small": {
+			pods: "10.100.0.0/25", services: "10.101.0.0/30",
+			want: []string{
+				"k3s.clusterCIDR: must have a /24 for each node: there are 1 (given: 10.100.0.0/25); choose a larger network",
+				"k3s.serviceCIDR: must have a prefix length from 12 to 28 (given: 10.101.0.0/30); choose another network",
+			},
+		},
+		"of two versions": {
+			pods: "fd00::/56",
+			want: []string{"k3s.serviceCIDR: must be of the IP version of k3s.clusterCIDR fd00::/56 (given: 10.43.0.0/16); " +
+				"state both"},
+		},
+		"of each other": {
+			pods: "10.43.0.0/17",
+			want: []string{"k3s.serviceCIDR: overlaps the network of pods 10.43.0.0/17 (given: 10.43.0.0/16); choose another " +
+				"network"},
+		},
+		"of the nodes": {
+			pods: "10.0.0.0/8", services: "192.168.0.0/16",
+			want: []string{"network.cidr: must lie outside of 10.0.0.0/8" + apart},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := small()
+			s.Cluster.Distribution, s.Cluster.Versions = spec.DistributionK3s, spec.Versions{K3s: "v1.34.2+k3s1"}
+			s.Image.Template = spec.TemplateImage{Control: "9100"}
+			s.Network.Gateway = "10.0.0.1"
+			s.Proxmox.SSH, s.Provided.SSHKey = &spec.SSH{Username: "root"}, true
+			s.K3s = &spec.K3s{ClusterCIDR: test.pods, ServiceCIDR: test.services}
+
+			_, err := Plan(spec.Spec(s))
+
+			var (
+				problems spec.Problems
+				got      []string
+			)
+
+			if err != nil {
+				require.ErrorAs(t, err, &problems)
+			}
+
+			for _, p := range problems {
+				got = append(got, p.String())
+			}
+
+			assert.Equal(t, test.want, got)
+		})
+	}
+}

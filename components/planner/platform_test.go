@@ -1,0 +1,117 @@
+package planner
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"talos-proxmox/components/spec"
+)
+
+// TestSchedulable: control planes run pods if the key says so, and a cluster in which no node does is warned of.
+func TestSchedulable(t *testing.T) {
+	t.Parallel()
+
+	const (
+		without = "cluster.schedulableControlPlanes: leaves no node for pods: there are no workers (given: false); " +
+			"add a pool of workers, or leave it out"
+	)
+
+	worker := spec.Pool{Role: spec.RoleWorker, Count: new(1), Addresses: "10.2.0.1-9"}
+	patched := small()
+	patched.Cluster.Patches = []spec.Patch{{Text: "cluster: { allowSchedulingOnControlPlanes: true }"}}
+
+	for name, c := range map[string]struct {
+		draft draft
+		given *bool
+		want  bool
+		warns []string
+	}{
+		"alone":                     {small(), nil, true, nil},
+		"alone, as a patch decides": {patched, nil, false, nil},
+		"alone, true":               {small(), new(true), true, nil},
+		"alone, false":              {small(), new(false), false, []string{without}},
+		"with workers":              {small().with("worker", worker), nil, false, nil},
+		"with workers, as is true":  {small().with("worker", worker), new(true), true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			c.draft.Cluster.SchedulableControlPlanes = c.given
+			p := placed(t, c.draft)
+
+			var warns []string
+			for _, w := range p.Warnings {
+				warns = append(warns, w.String())
+			}
+
+			assert.Equal(t, c.want, p.SchedulableControls)
+			assert.Equal(t, c.warns, warns)
+		})
+	}
+}
+
+// TestLonghornImage: a pool's own schematic is all that its image holds.
+func TestLonghornImage(t *testing.T) {
+	t.Parallel()
+
+	tools := []string{"iscsi-tools", "siderolabs/util-linux-tools"}
+	other := &spec.Schematic{Extensions: []string{"tailscale"}}
+
+	for name, c := range map[string]struct {
+		image spec.Image
+		pool  *spec.Schematic
+		want  int
+	}{
+		"not stated":                    {small().Image, nil, 0},
+		"in the image":                  {spec.Image{Schematic: &spec.Schematic{Extensions: tools}}, nil, 0},
+		"the pool's own lacks both":     {spec.Image{Schematic: &spec.Schematic{Extensions: tools}}, other, 2},
+		"the pool's own has them":       {spec.Image{Schematic: other}, &spec.Schematic{Extensions: tools}, 0},
+		"the pool's own is known":       {spec.Image{Schematic: other}, &spec.Schematic{ID: strings.Repeat("a", 64)}, 0},
+		"the factory's, with one":       {spec.Image{Factory: spec.FactoryImage{Extensions: tools[:1]}}, nil, 1},
+		"the factory's, with nothing":   {spec.Image{Source: spec.SourceFactory}, nil, 2},
+		"the factory's, with all of it": {spec.Image{Factory: spec.FactoryImage{Extensions: tools}}, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := small()
+			s.Network.Gateway, s.Cluster.Addons = "10.0.0.1", []spec.Addon{spec.AddonLonghorn}
+
+			switch {
+			case c.image.Schematic != nil:
+				s.Image.Schematic = c.image.Schematic
+			case c.image.Template.Control == "":
+				c.image.Source = spec.SourceFactory
+				s.Image = c.image
+			}
+
+			pool := s.Pools["control"]
+			pool.Image.Schematic = c.pool
+			_, err := Plan(spec.Spec(s.with("control", pool)))
+
+			var said string
+			if err != nil {
+				said = err.Error()
+			}
+
+			assert.Equal(t, c.want, strings.Count(said, "for the addon longhorn"), said)
+			assert.Equal(t, c.want > 0, said != "", said)
+		})
+	}
+}
+
+// TestProxmoxAddons: addons that log in to Proxmox VE need a token, which a stack file does not show.
+func TestProxmoxAddons(t *testing.T) {
+	t.Parallel()
+
+	s := small()
+	s.Cluster.Region, s.Cluster.Addons = "lan", []spec.Addon{spec.AddonProxmoxCSI, spec.AddonProxmoxCCM}
+	s.Provided.CCMToken = true
+
+	_, err := Plan(spec.Spec(s))
+	assert.ErrorContains(t, err, "csiToken: is required with the addon proxmox-csi; "+
+		"run: pulumi config set --secret csiToken, with user@realm!name=secret")
+	assert.NotContains(t, err.Error(), "ccmToken")
+}

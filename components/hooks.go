@@ -13,6 +13,8 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/harules"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/vmrestart"
 	"talos-proxmox/components/spec"
@@ -88,7 +90,7 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	}
 	// It is the last hook of a clone: what it waits for is making the clone.
 	checkVMIDFree := func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		if err := proxmoxvm.CheckVMIDFree(c, r.Plan, r.Proxmox, ctx.Stack(), args); err != nil {
+		if err := vmidentity.CheckVMIDFree(c, r.Plan, r.Proxmox, ctx.Stack(), args); err != nil {
 			return err
 		}
 
@@ -119,7 +121,7 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	register(&h.announced, "vm-announced", r.Identities.Announce, previews)
 	register(&h.created, "vm-created", checkCreated)
 	register(&h.checked, "vm-checked", r.Identities.Check, previews)
-	rules := &proxmoxvm.HARules{Plan: r.Plan, Proxmox: r.Proxmox, Progress: r.Progress, Alone: h.alone}
+	rules := &harules.Rules{Plan: r.Plan, Proxmox: r.Proxmox, Progress: r.Progress, Alone: h.alone}
 	register(&h.applyRules, "ha-rules", rules.Apply)
 	register(&h.companions, "vm-companions", r.Identities.CheckCompanion, previews)
 
@@ -194,7 +196,7 @@ func scopeOf(ctx *pulumi.Context, name string, a hookArgs) rollout.Scope {
 
 	return rollout.Scope{
 		Program: program, Plan: a.plan, Inventory: a.report, Addresses: a.addresses,
-		Identities: proxmoxvm.NewIdentities(ctx, a.plan, a.proxmox, a.report.VM),
+		Identities: vmidentity.NewIdentities(ctx, a.plan, a.proxmox, a.report.VM),
 		Limiter:    rollout.NewLimiter(max(a.plan.MaxUnavailable, 1)),
 		Destroying: a.destroying,
 	}

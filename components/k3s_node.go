@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/tokens"
 )
@@ -59,7 +60,7 @@ type k3sNodeArgs struct {
 	Replace bool
 
 	// identities tell the node's VM from another. companions are the hooks of what belongs to the VM.
-	identities *proxmoxvm.Identities
+	identities *vmidentity.Identities
 	companions proxmoxvm.CompanionHooks
 }
 

@@ -14,6 +14,7 @@ import (
 	"talos-proxmox/components/planner"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout/vmrestart"
 	"talos-proxmox/components/tokens"
 )
@@ -84,7 +85,7 @@ type clusterNode struct {
 	// state is that of an existing VM.
 	state proxmoxvm.State
 	// identities tell the node's VM from another.
-	identities *proxmoxvm.Identities
+	identities *vmidentity.Identities
 	// identified is told the SMBIOS UUID of the VM, empty where the state has none; nil: not asked for.
 	identified func(uuid string)
 	// replacementOrder is the order that the node is replaced in; nil: it waits for no other.

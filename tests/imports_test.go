@@ -81,30 +81,30 @@ func TestImports(t *testing.T) {
 		{"components/rollout/k3s", []string{
 			"components/hookutil", "components/k3sconfig", "components/kubeapi", "components/etcd", "components/impact",
 			"components/upgradepath", "components/plan",
-			"components/proxmoxapi", "components/proxmoxvm", "components/rollout", "components/spec", "components/tokens",
-			"components/wait",
+			"components/proxmoxapi", "components/proxmoxvm", "components/proxmoxvm/", "components/rollout", "components/spec",
+			"components/tokens", "components/wait",
 		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout/talos", []string{
 			"components/etcd", "components/etcdbackup", "components/hookutil", "components/impact", "components/kubeapi",
-			"components/machineconfig", "components/plan", "components/proxmoxvm", "components/rollout", "components/spec",
-			"components/talosapi", "components/tokens", "components/wait",
+			"components/machineconfig", "components/plan", "components/proxmoxvm", "components/proxmoxvm/",
+			"components/rollout", "components/spec", "components/talosapi", "components/tokens", "components/wait",
 		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout/vmrestart", []string{
 			"components/hookutil", "components/impact", "components/plan", "components/proxmoxapi", "components/proxmoxvm",
-			"components/rollout", "components/spec", "components/wait",
+			"components/proxmoxvm/", "components/rollout", "components/spec", "components/wait",
 		}, []string{"net/http", "k8s.io/", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout", []string{
 			"components/etcd", "components/impact", "components/kubeapi", "components/plan", "components/proxmoxvm",
-			"components/spec", "components/upgradepath", "components/wait",
+			"components/proxmoxvm/", "components/spec", "components/upgradepath", "components/wait",
 		}, []string{"github.com/pulumi/", "net/http"}},
 		{"components/proxmoxvm", []string{
 			"components/hookutil", "components/machineconfig", "components/plan", "components/proxmoxapi",
-			"components/spec", "components/tokens", "components/wait",
+			"components/proxmoxvm/", "components/spec", "components/tokens", "components/wait",
 		}, []string{"net/http", "k8s.io/"}},
 		{"components/factoryapi", nil, []string{"github.com/", "k8s.io/"}},
 		{"components/preflight", []string{
 			"components/etcd", "components/factoryapi", "components/hookutil", "components/machineconfig", "components/plan", "components/proxmoxapi",
-			"components/proxmoxvm", "components/spec",
+			"components/proxmoxvm", "components/proxmoxvm/", "components/spec",
 		}, []string{"net/http", "k8s.io/"}},
 		{"components", []string{"components/"}, nil},
 		{"stacks/schema", []string{"components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},

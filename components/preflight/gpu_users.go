@@ -8,7 +8,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
@@ -60,7 +60,7 @@ func (c *checks) checkGPUInUse(ctx context.Context) error {
 // VM, and nothing changes.
 func (c *checks) changesHostOfGPU(n plan.Node, mappings map[string][]proxmoxapi.Mapped) bool {
 	at := slices.IndexFunc(c.vms, func(v proxmoxapi.VM) bool {
-		return v.ID == n.VMID && (v.Name == n.Name || proxmoxvm.OfCluster(v, c.plan))
+		return v.ID == n.VMID && (v.Name == n.Name || vmidentity.OfCluster(v, c.plan))
 	})
 
 	if at < 0 || c.vms[at].Host == n.Host || c.remade(n) || !c.changesGPU(n, mappings) {

@@ -8,7 +8,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/harules"
 )
 
 // checkHA checks that what nodes want of high availability is there, and that its rules are as the program has made
@@ -61,7 +61,7 @@ func (c *checks) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule, 
 
 	var differ []string
 
-	if name := proxmoxvm.RuleOf(n); n.HAGroup != "" {
+	if name := harules.RuleOf(n); n.HAGroup != "" {
 		group, there := rule(name)
 		if !there {
 			c.problems.Add(key+"Group", "is a group of Proxmox VE 8: this one has rules, and none called "+name, n.HAGroup,
@@ -71,22 +71,22 @@ func (c *checks) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule, 
 		}
 
 		if slices.ContainsFunc(pool.Nodes, func(n plan.Node) bool {
-			_, managed := comments[proxmoxvm.SID(n)]
+			_, managed := comments[harules.SID(n)]
 
-			return managed && !slices.Contains(group.Resources, proxmoxvm.SID(n))
+			return managed && !slices.Contains(group.Resources, harules.SID(n))
 		}) {
 			differ = append(differ, name)
 		}
 	}
 
-	for _, wanted := range proxmoxvm.WantedRules(n, proxmoxvm.MembersOf(n, c.plan, comments)) {
+	for _, wanted := range harules.WantedRules(n, harules.MembersOf(n, c.plan, comments)) {
 		is, there := rule(wanted.Name)
 
 		switch {
 		case there && is.Comment != wanted.Comment && len(wanted.Resources) > 0:
 			c.warnings.Add(key, "needs the rule "+wanted.Name+", which is not of this cluster and is left alone", is.Comment,
 				"rename or remove it")
-		case there && is.Comment == wanted.Comment && !proxmoxvm.SameRule(c.withoutLeaving(is, wanted), wanted),
+		case there && is.Comment == wanted.Comment && !harules.SameRule(c.withoutLeaving(is, wanted), wanted),
 			!there && len(wanted.Resources) > 0:
 			differ = append(differ, wanted.Name)
 		}
@@ -100,7 +100,7 @@ func (c *checks) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule, 
 func (c *checks) withoutLeaving(is, wanted proxmoxapi.HARule) proxmoxapi.HARule {
 	if len(wanted.Resources) > 0 {
 		is.Resources = slices.DeleteFunc(slices.Clone(is.Resources), func(r string) bool {
-			return !slices.ContainsFunc(c.plan.Nodes(), func(n plan.Node) bool { return proxmoxvm.SID(n) == r })
+			return !slices.ContainsFunc(c.plan.Nodes(), func(n plan.Node) bool { return harules.SID(n) == r })
 		})
 	}
 
@@ -113,12 +113,12 @@ func (c *checks) markHA(pool plan.PlannedPool, comments map[string]string, diffe
 	changes, marked := false, -1
 
 	for i, n := range pool.Nodes {
-		comment, managed := comments[proxmoxvm.SID(n)]
-		mark := proxmoxvm.HAMark(comment)
+		comment, managed := comments[harules.SID(n)]
+		mark := harules.Mark(comment)
 		c.report.haMarks[n.Name] = mark
 
 		switch {
-		case !managed || comment != proxmoxvm.HAComment(n, mark):
+		case !managed || comment != harules.Comment(n, mark):
 			changes = true
 		case marked < 0:
 			marked = i
@@ -138,7 +138,7 @@ func (c *checks) markHA(pool plan.PlannedPool, comments map[string]string, diffe
 // VMs, and has each VM in one rule at most that says where it runs.
 func (c *checks) checkLastOfRules(rules []proxmoxapi.HARule) {
 	for _, rule := range rules {
-		if !proxmoxvm.Places(rule) || len(rule.Resources) == 0 {
+		if !harules.Places(rule) || len(rule.Resources) == 0 {
 			continue
 		}
 
@@ -146,12 +146,12 @@ func (c *checks) checkLastOfRules(rules []proxmoxapi.HARule) {
 
 		for _, n := range c.plan.Nodes() {
 			placed := n.HAGroup != "" || n.HA != nil && len(n.HA.Hosts) > 0
-			if placed && proxmoxvm.RuleOf(n) != rule.Name && slices.Contains(rule.Resources, proxmoxvm.SID(n)) {
+			if placed && harules.RuleOf(n) != rule.Name && slices.Contains(rule.Resources, harules.SID(n)) {
 				leaves = append(leaves, n)
 			}
 		}
 
-		if len(leaves) < len(rule.Resources) || proxmoxvm.Made(rule, leaves[0]) {
+		if len(leaves) < len(rule.Resources) || harules.Made(rule, leaves[0]) {
 			continue
 		}
 
@@ -163,14 +163,14 @@ func (c *checks) checkLastOfRules(rules []proxmoxapi.HARule) {
 		key := map[bool]string{false: ".ha", true: ".haGroup"}[leaves[0].HAGroup != ""]
 		c.problems.Add("pools."+leaves[0].Pool+key, fmt.Sprintf("the rule %s of high availability places the VMs already, "+
 			"has no others, and is not of this cluster: Proxmox VE has a VM in one such rule only", rule.Name),
-			strings.Join(names, ", "), proxmoxvm.RemoveRule(rule.Name))
+			strings.Join(names, ", "), harules.RemoveRule(rule.Name))
 	}
 }
 
 // checkNoHARules refuses what only rules can do.
 func (c *checks) checkNoHARules() {
 	for _, n := range c.plan.Nodes() {
-		if n.HAGroup == "" && proxmoxvm.RuleOf(n) != "" && c.report.major != 0 {
+		if n.HAGroup == "" && harules.RuleOf(n) != "" && c.report.major != 0 {
 			c.problems.Add("pools."+n.Pool+".ha", "needs Proxmox VE 9 with hosts or apart: version 8 has groups, not rules",
 				n.Name, "make a group (Datacenter, HA, Groups), and name it in haGroup")
 		}

@@ -9,7 +9,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/harules"
 	"talos-proxmox/components/spec"
 )
 
@@ -76,12 +76,12 @@ func TestHARulesHeal(t *testing.T) {
 		"as they were set": {pool: placed, rules: []proxmoxapi.HARule{ours}},
 		"a mark stays": {
 			pool: placed, rules: []proxmoxapi.HARule{ours}, mark: 2,
-			comments: func(n plan.Node) string { return proxmoxvm.HAComment(n, 2) },
+			comments: func(n plan.Node) string { return harules.Comment(n, 2) },
 		},
 		"gone": {pool: placed, mark: 1, warn: again + "c-w)"},
 		"gone again": {
 			pool: placed, mark: 3, warn: again + "c-w)",
-			comments: func(n plan.Node) string { return proxmoxvm.HAComment(n, 2) },
+			comments: func(n plan.Node) string { return harules.Comment(n, 2) },
 		},
 		"other hosts": {
 			pool: placed, rules: change(ours, func(r *proxmoxapi.HARule) { r.Nodes = []string{"pve2"} }), mark: 1,
@@ -127,9 +127,9 @@ func TestHARulesHeal(t *testing.T) {
 			comments := map[string]string{}
 
 			for _, n := range c.pool.Nodes {
-				comments[proxmoxvm.SID(n)] = proxmoxvm.HAComment(n, 0)
+				comments[harules.SID(n)] = harules.Comment(n, 0)
 				if c.comments != nil {
-					comments[proxmoxvm.SID(n)] = c.comments(n)
+					comments[harules.SID(n)] = c.comments(n)
 				}
 			}
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
@@ -29,11 +29,11 @@ func (c *checks) checkIncomplete(context.Context) error {
 		}
 
 		if !c.vms[i].Stopped {
-			if found.Bare(n.Name, proxmoxvm.OwnerTags(c.plan)) {
+			if found.Bare(n.Name, vmidentity.OwnerTags(c.plan)) {
 				c.problems = append(c.problems, spec.Problem{
 					Path: "pools." + n.Pool, Value: n.Name,
-					Rule:   fmt.Sprintf("VM %d on host %s %s", n.VMID, found.VM.Host, proxmoxvm.BareReason),
-					Remedy: proxmoxvm.DeleteBare(found.VM),
+					Rule:   fmt.Sprintf("VM %d on host %s %s", n.VMID, found.VM.Host, vmidentity.BareReason),
+					Remedy: vmidentity.DeleteBare(found.VM),
 				})
 			}
 

@@ -10,7 +10,7 @@ import (
 
 	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 )
 
 // oneConfig is a Proxmox VE whose VMs have one configuration.
@@ -83,7 +83,7 @@ func TestWithoutSettings(t *testing.T) {
 
 	problems := func(uuid, tags string) []string {
 		s := newChecks(p, oneConfig{config: proxmoxapi.VMConfig{UUID: uuid, Settings: map[string]string{
-			"description": proxmoxvm.Describe("Talos", given), "tags": tags,
+			"description": vmidentity.Describe("Talos", given), "tags": tags,
 		}}}, quietNetwork{})
 		s.vms = []proxmoxapi.VM{{ID: n.VMID, Name: n.Name, Host: "a"}}
 		require.NoError(t, s.checkIdentities(t.Context()))

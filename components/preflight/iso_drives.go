@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
@@ -26,7 +26,7 @@ func (c *checks) checkISODrives(ctx context.Context) error {
 	commands, bound := map[string][]string{}, map[string][]string{}
 
 	for _, v := range c.vms {
-		_, n, planned := proxmoxvm.NodeByVMID(c.plan, v.ID)
+		_, n, planned := vmidentity.NodeByVMID(c.plan, v.ID)
 		if !planned || n.CDROM == "" || v.Name != n.Name || v.Container {
 			continue
 		}

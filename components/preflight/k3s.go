@@ -11,7 +11,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
@@ -88,7 +88,7 @@ func (c *checks) checkUserData(ctx context.Context) error {
 
 // strange says that a VM is no node of the cluster, nor the one that a node is to have.
 func (c *checks) strange(v proxmoxapi.VM, n plan.Node) bool {
-	return v.ID != n.VMID && !v.Container && !proxmoxvm.OfCluster(v, c.plan)
+	return v.ID != n.VMID && !v.Container && !vmidentity.OfCluster(v, c.plan)
 }
 
 // checkUserDataFile checks that no VM of others uses the file that a node is to have.
@@ -165,7 +165,7 @@ func (c *checks) readUserData(ctx context.Context, known *userDataFiles) error {
 	group.SetLimit(maxReaders)
 
 	for i, v := range c.vms {
-		if v.Container || proxmoxvm.OfCluster(v, c.plan) {
+		if v.Container || vmidentity.OfCluster(v, c.plan) {
 			continue
 		}
 

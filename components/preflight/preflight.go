@@ -14,6 +14,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
@@ -70,7 +71,7 @@ func newChecks(p *plan.Plan, proxmox Proxmox, network Network) *checks {
 		unstatedUnits: map[int][]string{}, bridges: map[string][]proxmoxapi.Bridge{},
 		report: &Report{
 			templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}, absent: absent,
-			vms: map[int]proxmoxvm.Found{}, states: map[string]proxmoxvm.State{},
+			vms: map[int]vmidentity.Found{}, states: map[string]proxmoxvm.State{},
 			haMarks:           map[string]int{},
 			missingPrivileges: map[string][]missingPrivilege{},
 		},

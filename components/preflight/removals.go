@@ -9,7 +9,7 @@ import (
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
@@ -76,7 +76,7 @@ func unplannedVMs(vms []proxmoxapi.VM, p *plan.Plan) []proxmoxapi.VM {
 	}
 
 	return slices.DeleteFunc(slices.Clone(vms), func(v proxmoxapi.VM) bool {
-		return planned[v.ID] || !proxmoxvm.OfCluster(v, p)
+		return planned[v.ID] || !vmidentity.OfCluster(v, p)
 	})
 }
 

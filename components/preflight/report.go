@@ -8,6 +8,8 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/harules"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
@@ -29,7 +31,7 @@ type Report struct {
 	// absent are the VMIDs of nodes whose VM is not there.
 	absent map[int]bool
 	// vms are the VMs that have VMIDs of the plan, as far as Proxmox VE tells which they are.
-	vms map[int]proxmoxvm.Found
+	vms map[int]vmidentity.Found
 	// missingPrivileges are those that the credentials lack, by the name of a node that is there.
 	missingPrivileges map[string][]missingPrivilege
 	// states are those of the VMs that are there, by node name.
@@ -39,7 +41,7 @@ type Report struct {
 }
 
 // HARules says that Proxmox VE is known to have rules of high availability in place of groups.
-func (r *Report) HARules() bool { return r != nil && r.major >= proxmoxvm.HARulesMajor }
+func (r *Report) HARules() bool { return r != nil && r.major >= harules.RulesMajor }
 
 // HAMark is the mark that the HA resource of a node has, or is to have where its rules are not as they were set.
 func (r *Report) HAMark(n plan.Node) int {
@@ -82,9 +84,9 @@ func (r *Report) AbsentVMIDs() map[int]bool {
 }
 
 // VM is the VM that has a VMID of the plan.
-func (r *Report) VM(vmid int) (proxmoxvm.Found, bool) {
+func (r *Report) VM(vmid int) (vmidentity.Found, bool) {
 	if r == nil {
-		return proxmoxvm.Found{}, false
+		return vmidentity.Found{}, false
 	}
 
 	found, there := r.vms[vmid]

@@ -7,7 +7,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
@@ -49,5 +49,5 @@ func hasOtherRole(v proxmoxapi.VM, p *plan.Plan, role spec.Role) bool {
 		other = spec.RoleWorker
 	}
 
-	return proxmoxvm.OfCluster(v, p) && slices.Contains(v.Tags, string(other)) && !slices.Contains(v.Tags, string(role))
+	return vmidentity.OfCluster(v, p) && slices.Contains(v.Tags, string(other)) && !slices.Contains(v.Tags, string(role))
 }

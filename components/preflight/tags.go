@@ -8,7 +8,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
@@ -43,9 +43,9 @@ func (c *checks) namesCluster(tag string, v proxmoxapi.VM, n plan.Node) bool {
 	kinds := []string{string(spec.DistributionTalos), string(spec.DistributionK3s)}
 	roles := []string{string(spec.RoleControlPlane), string(spec.RoleWorker)}
 	shared := slices.Concat(kinds, roles)
-	_, _, planned := proxmoxvm.NodeByVMID(c.plan, v.ID)
+	_, _, planned := vmidentity.NodeByVMID(c.plan, v.ID)
 
-	if tag == c.plan.Cluster || slices.Contains(shared, tag) || planned || proxmoxvm.OfCluster(v, c.plan) ||
+	if tag == c.plan.Cluster || slices.Contains(shared, tag) || planned || vmidentity.OfCluster(v, c.plan) ||
 		!slices.Contains(v.Tags, tag) {
 		return false
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
@@ -72,7 +72,7 @@ func (c *checks) relevantHosts() []string {
 	for _, v := range c.vms {
 		known[v.Host] = true
 
-		if planned[v.ID] || proxmoxvm.OfCluster(v, c.plan) {
+		if planned[v.ID] || vmidentity.OfCluster(v, c.plan) {
 			hosts[v.Host] = true
 		}
 	}

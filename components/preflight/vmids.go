@@ -12,7 +12,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
@@ -37,7 +37,7 @@ func (c *checks) checkVMIDs() {
 // to say of a VM is old; the VM's tags are not.
 func (c *checks) vmidConflict(v proxmoxapi.VM, n plan.Node) *spec.Problem {
 	p := c.plan
-	ours := proxmoxvm.OfCluster(v, p)
+	ours := vmidentity.OfCluster(v, p)
 
 	switch {
 	case v.Name == n.Name && !v.Container, ours && (v.Silent || v.Name == ""):
@@ -157,7 +157,7 @@ func (c *checks) checkIdentities(ctx context.Context) error {
 			mu.Lock()
 			defer mu.Unlock()
 
-			c.report.vms[v.ID] = proxmoxvm.Found{VM: v, Config: config}
+			c.report.vms[v.ID] = vmidentity.Found{VM: v, Config: config}
 
 			return nil
 		})

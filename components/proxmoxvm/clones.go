@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/wait"
 )
 
@@ -26,7 +27,7 @@ type Clones struct {
 	// Patience is how long another clone may take until its VM has started: one that has failed is not heard of where no
 	// hook runs for it, as after lifecycle.teardown.
 	Patience time.Duration
-	Proxmox  Finder
+	Proxmox  vmidentity.Finder
 	Progress wait.Reporter
 
 	mu sync.Mutex
@@ -42,7 +43,7 @@ type Clones struct {
 // LongestClone is how long a clone may take from before it is made until its VM has started: to wait for a lock, the
 // provider's own bounds for the copy and the start, and its wait for the guest agent.
 func LongestClone(p *plan.Plan) time.Duration {
-	return p.TaskTimeout + (cloneTimeout+startTimeout)*time.Second + p.AgentTimeout
+	return p.TaskTimeout + (vmidentity.CloneTimeout+startTimeout)*time.Second + p.AgentTimeout
 }
 
 // Begin runs before a VM is created, and waits until another clone of its template may be made.

@@ -6,6 +6,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm/harules"
 )
 
 // CompanionHooks are the hooks of companions.
@@ -79,7 +80,7 @@ func newHAResource(ctx *pulumi.Context, name string, n plan.Node, vmid pulumi.In
 		mark = hooks.Mark(n)
 	}
 
-	if comment := HAComment(n, mark); comment != "" {
+	if comment := harules.Comment(n, mark); comment != "" {
 		args.Comment = pulumi.String(comment)
 	}
 
@@ -89,7 +90,7 @@ func newHAResource(ctx *pulumi.Context, name string, n plan.Node, vmid pulumi.In
 	}
 
 	// Rules that the node no longer has are removed by the same hook.
-	if hooks.ApplyRules != nil && (hasHARules(n) || hooks.HARules) {
+	if hooks.ApplyRules != nil && (harules.HasRules(n) || hooks.HARules) {
 		binding.AfterCreate = []*pulumi.ResourceHook{hooks.ApplyRules}
 		binding.AfterUpdate = []*pulumi.ResourceHook{hooks.ApplyRules}
 	}

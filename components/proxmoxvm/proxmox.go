@@ -4,14 +4,14 @@ import (
 	"context"
 
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 )
 
 // Proxmox is what is asked of Proxmox VE in addition to the provider; *proxmoxapi.Client implements it.
 type Proxmox interface {
-	Finder
+	vmidentity.Proxmox
 
 	Permissions(ctx context.Context) (proxmoxapi.Permissions, error)
-	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
 	Settings(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.Settings, error)
 	MoveToPool(ctx context.Context, vm proxmoxapi.VM, pool string) error
 	HAComments(ctx context.Context) (map[string]string, error)

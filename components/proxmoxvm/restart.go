@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 )
 
 // restarting are the properties of a VM that the provider changes by restarting it (terraform-provider-proxmox v0.69.1:
@@ -41,7 +43,7 @@ func Properties(changes []string) []string {
 	var found []string
 
 	for _, path := range changes {
-		if path != replaceMark {
+		if path != vmidentity.ReplaceMark {
 			found = append(found, Property(path))
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 )
 
 // replaceIncomplete replaces an incomplete VM where the state, too, says that its creation failed: either alone means
@@ -37,7 +38,7 @@ func CheckComplete(ctx context.Context, p *plan.Plan, proxmox Proxmox, args *pul
 		return err
 	}
 
-	if err := CheckReachable(v, hookutil.String(args.NewInputs, "name")); err != nil {
+	if err := vmidentity.CheckReachable(v, hookutil.String(args.NewInputs, "name")); err != nil {
 		return err
 	}
 
@@ -46,11 +47,12 @@ func CheckComplete(ctx context.Context, p *plan.Plan, proxmox Proxmox, args *pul
 		return err
 	}
 
-	_, n, _ := NodeByVMID(p, v.ID)
+	_, n, _ := vmidentity.NodeByVMID(p, v.ID)
 
 	// A refresh clears what the state has of a creation that failed. An update would give the copy all but its UUID.
-	if found := (Found{v, config}); found.Bare(n.Name, OwnerTags(p)) {
-		return fmt.Errorf("VM %d on host %s is not finished: it %s; %s", v.ID, v.Host, BareReason, DeleteBare(v))
+	if found := (vmidentity.Found{VM: v, Config: config}); found.Bare(n.Name, vmidentity.OwnerTags(p)) {
+		return fmt.Errorf("VM %d on host %s is not finished: it %s; %s", v.ID, v.Host, vmidentity.BareReason,
+			vmidentity.DeleteBare(v))
 	}
 
 	for _, disk := range Disks(args.OldOutputs) {

@@ -8,6 +8,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/wait"
 )
 
@@ -17,7 +18,7 @@ type UpdateHooks struct {
 	Program    *pulumi.Context
 	Plan       *plan.Plan
 	Proxmox    Proxmox
-	Identities *Identities
+	Identities *vmidentity.Identities
 	Progress   wait.Reporter
 	// Nodes of the plan, by the name of their VM.
 	Nodes map[string]plan.Node
@@ -34,7 +35,7 @@ func (u UpdateHooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookA
 	firmware := CheckFirmwareKept(u.Plan, n, args)
 	if firmware != nil {
 		// A refresh may have taken another VM for the node's.
-		firmware = errors.Join(u.Identities.setUp(n), firmware)
+		firmware = errors.Join(u.Identities.CheckSetUp(n), firmware)
 	}
 
 	if err := errors.Join(CheckDisksKept(u.Plan, args), firmware); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 )
 
 // growingDisks is a Proxmox VE whose disks grow.
@@ -54,8 +55,8 @@ type noResources struct{ pulumi.MockResourceMonitor }
 
 // updatesOf are the hooks of a plan whose state has the VM of a node.
 func updatesOf(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, n plan.Node) UpdateHooks {
-	identities := NewIdentities(ctx, p, proxmox, nil)
-	identities.Record(Machine{VMID: n.VMID, Name: n.Name, UUID: grownUUID, Tags: OwnerTags(p)})
+	identities := vmidentity.NewIdentities(ctx, p, proxmox, nil)
+	identities.Record(vmidentity.Machine{VMID: n.VMID, Name: n.Name, UUID: grownUUID, Tags: vmidentity.OwnerTags(p)})
 
 	return UpdateHooks{Program: ctx, Plan: p, Proxmox: proxmox, Identities: identities, Progress: func(string) {}}
 }

@@ -1,3 +1,5 @@
+// Package proxmoxvm makes the VM of a node: its arguments, image, firewall, high availability and address. Package
+// vmidentity tells which VM that is.
 package proxmoxvm
 
 import (
@@ -12,6 +14,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
@@ -60,7 +63,7 @@ func New(ctx *pulumi.Context, name string, args *Args, opts ...pulumi.ResourceOp
 		Migrate:     pulumi.Bool(args.Rebalance),
 		VmId:        pulumi.Int(n.VMID),
 		Name:        pulumi.String(n.Name),
-		Description: pulumi.String(Describe(args.Description, id)),
+		Description: pulumi.String(vmidentity.Describe(args.Description, id)),
 		Tags:        pulumi.ToStringArray(n.Tags),
 		Cpu: vm.VirtualMachineCpuArgs{
 			Cores: pulumi.Int(n.Cores), Type: pulumi.String(n.CPUType),
@@ -114,11 +117,6 @@ func New(ctx *pulumi.Context, name string, args *Args, opts ...pulumi.ResourceOp
 	return machineVM, nil
 }
 
-// replaceMark is the property whose change replaces a VM: a value of the state that means nothing to the machine, by
-// how long a clone may take. A replacement trigger of the engine would not do: it counts only where the state has one
-// already.
-const replaceMark = "timeoutClone"
-
 // replaceOnce replaces the VM once when replace becomes true. To take the mark off is a change in place, which changes
 // nothing on the machine.
 func replaceOnce(v *vm.VirtualMachineArgs, replace bool) []pulumi.ResourceOption {
@@ -126,18 +124,13 @@ func replaceOnce(v *vm.VirtualMachineArgs, replace bool) []pulumi.ResourceOption
 		return nil
 	}
 
-	v.TimeoutClone = pulumi.Int(replacedTimeout)
+	v.TimeoutClone = pulumi.Int(vmidentity.ReplacedTimeout)
 
-	return []pulumi.ResourceOption{pulumi.ReplaceOnChanges([]string{replaceMark})}
+	return []pulumi.ResourceOption{pulumi.ReplaceOnChanges([]string{vmidentity.ReplaceMark})}
 }
 
-// cloneTimeout, startTimeout and migrateTimeout are the provider's own, in seconds. replacedTimeout marks a VM
-// that was replaced.
-const (
-	cloneTimeout, startTimeout, migrateTimeout = 1800, 1800, 1800
-
-	replacedTimeout = cloneTimeout + 1
-)
+// startTimeout and migrateTimeout are the provider's own, in seconds.
+const startTimeout, migrateTimeout = 1800, 1800
 
 // WarnOnImageDrift warns of a node that was made from another image than the plan says now, and says what follows. The
 // description is the one that was written when the VM was made.
@@ -147,7 +140,7 @@ func WarnOnImageDrift(ctx *pulumi.Context, n plan.Node, now, so string, machineV
 			return nil
 		}
 
-		before := spec.HideSecrets(Description(*then))
+		before := spec.HideSecrets(vmidentity.Description(*then))
 		if before == now {
 			return nil
 		}
@@ -427,14 +420,6 @@ func initialization(n plan.Node, c CloudInit) vm.VirtualMachineInitializationArg
 	return args
 }
 
-// OwnerTags are the tags that all VMs of a cluster have.
-func OwnerTags(p *plan.Plan) []string { return []string{p.Cluster, string(p.Distribution)} }
-
-// OfCluster says that a VM has the tags of a cluster's nodes.
-func OfCluster(v proxmoxapi.VM, p *plan.Plan) bool {
-	return Tagged(v.Tags, OwnerTags(p))
-}
-
 // MachineType is what Proxmox VE calls a machine type.
 func MachineType(name string) string {
 	if name == "i440fx" {
@@ -442,17 +427,4 @@ func MachineType(name string) string {
 	}
 
 	return name
-}
-
-// NodeByVMID is the node with a VMID, and its pool.
-func NodeByVMID(p *plan.Plan, vmid int) (plan.PlannedPool, plan.Node, bool) {
-	for _, pool := range p.Pools {
-		for _, n := range pool.Nodes {
-			if n.VMID == vmid {
-				return pool, n, true
-			}
-		}
-	}
-
-	return plan.PlannedPool{}, plan.Node{}, false
 }

@@ -13,7 +13,7 @@ import (
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
@@ -30,7 +30,7 @@ func (v vms) AbsentVMIDs() map[int]bool {
 	return map[int]bool{}
 }
 
-func (vms) VM(int) (proxmoxvm.Found, bool) { return proxmoxvm.Found{}, false }
+func (vms) VM(int) (vmidentity.Found, bool) { return vmidentity.Found{}, false }
 
 // TestLabels: the program gives nodes the labels and taints that they cannot give themselves, and a preview shows it.
 func TestLabels(t *testing.T) {

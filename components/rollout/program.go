@@ -4,6 +4,7 @@ import (
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/wait"
 )
 
@@ -26,7 +27,7 @@ type Inventory interface {
 	// AbsentVMIDs are the VMIDs of nodes that had no VM; nil: Proxmox VE did not answer.
 	AbsentVMIDs() map[int]bool
 	// VM is the VM that has a VMID of the plan.
-	VM(vmid int) (proxmoxvm.Found, bool)
+	VM(vmid int) (vmidentity.Found, bool)
 }
 
 // Scope is what all operations on the nodes of one cluster know.
@@ -39,7 +40,7 @@ type Scope struct {
 	// Addresses of nodes, as they become known.
 	Addresses *proxmoxvm.AddressBook
 	// Identities tell the cluster's VMs from others.
-	Identities *proxmoxvm.Identities
+	Identities *vmidentity.Identities
 	// Limiter is shared by all that take a running node down.
 	Limiter *Limiter
 	// Destroying says that the run destroys the cluster.

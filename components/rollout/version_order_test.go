@@ -7,16 +7,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
 // absent is an inventory of Proxmox VE that lacks some VMs.
 type absent map[int]bool
 
-func (a absent) Exists(n plan.Node) bool                 { return !a[n.VMID] }
-func (a absent) AbsentVMIDs() map[int]bool               { return a }
-func (a absent) VM(int) (found proxmoxvm.Found, is bool) { return found, false }
+func (a absent) Exists(n plan.Node) bool                  { return !a[n.VMID] }
+func (a absent) AbsentVMIDs() map[int]bool                { return a }
+func (a absent) VM(int) (found vmidentity.Found, is bool) { return found, false }
 
 // TestVersionOrder: a worker gets the version that every control plane has, in an update that knows what they have.
 func TestVersionOrder(t *testing.T) {

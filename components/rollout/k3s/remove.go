@@ -16,7 +16,7 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/tokens"
@@ -78,7 +78,7 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		switch {
 		case errors.Is(err, proxmoxapi.ErrHostSilent) && slices.Contains(r.Plan.Replace, l.name):
 			// FindUnreachable says what can be done there.
-		case errors.Is(err, proxmoxvm.ErrOtherVM):
+		case errors.Is(err, vmidentity.ErrOtherVM):
 			return err
 		case err != nil:
 			return fmt.Errorf("%s: whether its machine is the one that has joined is not known: %w", l.name, err)
@@ -96,7 +96,7 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 	}
 
 	// Of a host that does not answer, Proxmox VE deletes no VM.
-	kept := proxmoxvm.FindUnreachable(ctx, r.Proxmox, r.Plan, l.name)
+	kept := vmidentity.FindUnreachable(ctx, r.Proxmox, r.Plan, l.name)
 	if kept != nil && !slices.Contains(r.Plan.ForceRemove, l.name) {
 		return kept.BlocksRemoval()
 	}
@@ -147,7 +147,7 @@ func (r *Removals) gone(ctx context.Context, l leavingNode) (bool, error) {
 		return false, nil
 	}
 
-	return true, proxmoxvm.CheckSetUp(l.name, proxmoxvm.Found{VM: machine, Config: config}, proxmoxvm.OwnerTags(r.Plan))
+	return true, vmidentity.CheckSetUp(l.name, vmidentity.Found{VM: machine, Config: config}, vmidentity.OwnerTags(r.Plan))
 }
 
 // machineOf is the SMBIOS UUID of a node, as Kubernetes has it.
@@ -430,7 +430,7 @@ func (n *nodeRemoval) checkMachine(ctx context.Context) error {
 	switch {
 	case err == nil:
 		return nil
-	case !errors.Is(err, proxmoxvm.ErrUnknown) || ctx.Err() != nil:
+	case !errors.Is(err, vmidentity.ErrUnknown) || ctx.Err() != nil:
 		return err
 	case !n.dead:
 		return rollout.SuggestForce(err)
@@ -446,7 +446,7 @@ func (n *nodeRemoval) checkMachine(ctx context.Context) error {
 func (n *nodeRemoval) checkNode(ctx context.Context) error {
 	machine, err := n.kube.Machine(ctx, n.name)
 	if err != nil {
-		return fmt.Errorf("%w: %w", proxmoxvm.ErrUnknown, err)
+		return fmt.Errorf("%w: %w", vmidentity.ErrUnknown, err)
 	}
 
 	var ours []string
@@ -470,13 +470,13 @@ func (n *nodeRemoval) checkNode(ctx context.Context) error {
 	switch why := fmt.Sprintf("Kubernetes has %s on the machine with SMBIOS UUID %s, and the state on %s", n.name, machine,
 		strings.Join(ours, " or ")); {
 	case err != nil:
-		return fmt.Errorf("%w: %w", proxmoxvm.ErrUnknown, err)
+		return fmt.Errorf("%w: %w", vmidentity.ErrUnknown, err)
 	case !there:
 		return nil
 	case now.Ready:
 		return fmt.Errorf("%s: another copy of the state has replaced it, and it is not touched. Use the newest state", why)
 	default:
-		return fmt.Errorf("%w: %s", proxmoxvm.ErrUnknown, why)
+		return fmt.Errorf("%w: %s", vmidentity.ErrUnknown, why)
 	}
 }
 
@@ -569,7 +569,7 @@ func (r *Removals) machineOfServer(ctx context.Context, l leavingNode, s kubeapi
 	}
 
 	for _, v := range vms {
-		named := v.Name == l.name || v.Name == "" && proxmoxvm.OfCluster(v, r.Plan)
+		named := v.Name == l.name || v.Name == "" && vmidentity.OfCluster(v, r.Plan)
 		if v.Container || v.Template || !(v.ID == l.vmid || named || l.planned != nil && v.ID == l.planned.VMID) {
 			continue
 		}

@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
@@ -108,7 +108,7 @@ func (k *nodeRestart) serverVMs(ctx context.Context) (map[string]int, error) {
 	all, err := k.Proxmox.VMs(ctx)
 
 	for _, v := range all {
-		if !planned[v.ID] && !v.Container && !v.Template && proxmoxvm.OfCluster(v, k.Plan) &&
+		if !planned[v.ID] && !v.Container && !v.Template && vmidentity.OfCluster(v, k.Plan) &&
 			slices.Contains(v.Tags, string(spec.RoleControlPlane)) {
 			servers[v.Label()] = v.ID
 		}

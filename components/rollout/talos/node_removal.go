@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
@@ -70,7 +70,7 @@ func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ impact.Effect) (err
 	}
 
 	n.UUID, err = n.Identities.CheckLeaving(ctx, n.vm)
-	if errors.Is(err, proxmoxvm.ErrUnknown) {
+	if errors.Is(err, vmidentity.ErrUnknown) {
 		return n.otherwise(ctx, n.leavingNode, err, "it is removed all the same, and what answers at its address is asked "+
 			"for nothing")
 	}

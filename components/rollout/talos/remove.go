@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
@@ -43,7 +43,7 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 	}
 
 	// Of a host that does not answer, Proxmox VE deletes no VM.
-	kept := proxmoxvm.FindUnreachable(ctx, r.Proxmox, r.Plan, l.Name)
+	kept := vmidentity.FindUnreachable(ctx, r.Proxmox, r.Plan, l.Name)
 	forced := slices.Contains(r.Plan.ForceRemove, l.Name)
 
 	if kept != nil && (!forced || r.recoversFromSnapshot(l)) {
@@ -114,7 +114,7 @@ func (r *Removals) refuseReplacement(ctx context.Context, l leavingNode) error {
 // another is why the VM of a node is not known to be the one that was configured.
 func (r *Removals) another(l leavingNode) error {
 	if found, there := r.Inventory.VM(l.planned.VMID); there {
-		return proxmoxvm.CheckSetUp(l.Name, found, proxmoxvm.OwnerTags(r.Plan))
+		return vmidentity.CheckSetUp(l.Name, found, vmidentity.OwnerTags(r.Plan))
 	}
 
 	return nil

@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 )
 
 // onDeadHost is a Proxmox VE with one VM, whose host does not answer.
@@ -37,6 +38,6 @@ func TestSilentHost(t *testing.T) {
 	}
 
 	assert.EqualError(t, proxmoxvm.CheckComplete(t.Context(), plantest.Template(), onDeadHost{}, args), refused)
-	assert.EqualError(t, proxmoxvm.CheckVMIDFree(t.Context(), &plan.Plan{}, onDeadHost{}, "dev", args),
+	assert.EqualError(t, vmidentity.CheckVMIDFree(t.Context(), &plan.Plan{}, onDeadHost{}, "dev", args),
 		`VMID 401, meant for "a", is a VM's on host pve2 already, which does not answer: its owner is unknown. Start the host, or choose another range`)
 }

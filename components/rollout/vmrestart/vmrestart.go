@@ -21,6 +21,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
@@ -164,7 +165,7 @@ func (r *Hooks) readMachine(ctx context.Context, n plan.Node) (machineNow, error
 		return machineNow{}, err
 	}
 
-	if err := proxmoxvm.CheckReachable(v, n.Name); err != nil {
+	if err := vmidentity.CheckReachable(v, n.Name); err != nil {
 		return machineNow{}, err
 	}
 

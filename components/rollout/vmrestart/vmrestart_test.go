@@ -22,7 +22,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 )
@@ -161,11 +161,11 @@ func restarting(ctx *pulumi.Context, g *guests, change ...func(*Hooks)) *Hooks {
 		f(r)
 	}
 
-	r.Identities = proxmoxvm.NewIdentities(ctx, r.Plan, r.Proxmox, (*preflight.Report)(nil).VM)
+	r.Identities = vmidentity.NewIdentities(ctx, r.Plan, r.Proxmox, (*preflight.Report)(nil).VM)
 	for _, n := range r.Nodes {
-		r.Identities.Record(proxmoxvm.Machine{
+		r.Identities.Record(vmidentity.Machine{
 			VMID: n.VMID, Name: n.Name, UUID: runningUUID,
-			Tags: proxmoxvm.OwnerTags(r.Plan),
+			Tags: vmidentity.OwnerTags(r.Plan),
 		})
 	}
 

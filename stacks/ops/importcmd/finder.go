@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/tokens"
 )
 
@@ -189,7 +189,7 @@ func (f *finder) vm(ctx context.Context, p planned) (outcome, error) {
 		return outcome{verdict: absent, remark: fmt.Sprintf("no VM has VMID %d", vmid)}, nil
 	}
 
-	if !proxmoxvm.Tagged(v.Tags, f.owner) {
+	if !vmidentity.Tagged(v.Tags, f.owner) {
 		return outcome{},
 			fmt.Errorf("VMID %d is %q on host %s, without the tags %s of this cluster: it is another VM and is not taken into "+
 				"the state. "+

@@ -1,4 +1,6 @@
-package proxmoxvm
+// Package harules keeps the rules of high availability that place the VMs of a pool: the provider has no resource for
+// them.
+package harules
 
 import (
 	"context"
@@ -14,11 +16,21 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/wait"
 )
 
-// HARules keep the rules of high availability as the plan says. The provider has none.
-type HARules struct {
+// Proxmox is what rules are read from and written to; *proxmoxapi.Client implements it.
+type Proxmox interface {
+	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
+	HAComments(ctx context.Context) (map[string]string, error)
+	HARules(ctx context.Context) ([]proxmoxapi.HARule, error)
+	SetHARule(ctx context.Context, rule proxmoxapi.HARule) error
+	DeleteHARule(ctx context.Context, name string) error
+}
+
+// Rules keep the rules of high availability as the plan says. The provider has none.
+type Rules struct {
 	Plan     *plan.Plan
 	Proxmox  Proxmox
 	Progress wait.Reporter
@@ -30,7 +42,7 @@ type HARules struct {
 
 // Apply is a hook that runs after the HA resource of a node was made or changed. Proxmox VE takes VMs out of rules
 // itself when they leave high availability.
-func (h *HARules) Apply(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+func (h *Rules) Apply(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	id, is := strings.CutPrefix(hookutil.String(args.NewInputs, "resourceId"), "vm:")
 	if !is {
 		return nil
@@ -41,7 +53,7 @@ func (h *HARules) Apply(ctx context.Context, args *pulumi.ResourceHookArgs) erro
 		return err
 	}
 
-	_, n, there := NodeByVMID(h.Plan, vmid)
+	_, n, there := vmidentity.NodeByVMID(h.Plan, vmid)
 	if !there {
 		return fmt.Errorf("VM %d is none of the plan: its rules of high availability are left alone", vmid)
 	}
@@ -74,7 +86,7 @@ func (h *HARules) Apply(ctx context.Context, args *pulumi.ResourceHookArgs) erro
 }
 
 // set makes, changes or removes a rule. One that has VMs of others, or another comment, belongs to others.
-func (h *HARules) set(ctx context.Context, n plan.Node, wanted proxmoxapi.HARule, comments map[string]string) error {
+func (h *Rules) set(ctx context.Context, n plan.Node, wanted proxmoxapi.HARule, comments map[string]string) error {
 	find := func() (is proxmoxapi.HARule, there bool, err error) {
 		if is, there, err = h.find(ctx, wanted.Name); there {
 			err = h.checkOurs(ctx, n, is, wanted, comments)
@@ -122,7 +134,7 @@ func (h *HARules) set(ctx context.Context, n plan.Node, wanted proxmoxapi.HARule
 }
 
 // find reads a rule.
-func (h *HARules) find(ctx context.Context, name string) (proxmoxapi.HARule, bool, error) {
+func (h *Rules) find(ctx context.Context, name string) (proxmoxapi.HARule, bool, error) {
 	rules, err := h.Proxmox.HARules(ctx)
 
 	at := slices.IndexFunc(rules, func(r proxmoxapi.HARule) bool { return r.Name == name })
@@ -135,7 +147,7 @@ func (h *HARules) find(ctx context.Context, name string) (proxmoxapi.HARule, boo
 
 // leaveOthers takes VMs out of all rules but one that say on which hosts they run: Proxmox VE has each in one of these
 // at most, and says of a second only that it is invalid. Nothing else of a rule of others changes.
-func (h *HARules) leaveOthers(ctx context.Context, n plan.Node, but string, vms []string) error {
+func (h *Rules) leaveOthers(ctx context.Context, n plan.Node, but string, vms []string) error {
 	rules, err := h.Proxmox.HARules(ctx)
 	if err != nil {
 		return err
@@ -190,7 +202,7 @@ func RemoveRule(name string) string {
 
 // checkOurs holds that a rule has only VMs of the cluster: those of the plan, and those whose comment or tags say so,
 // which may be about to leave.
-func (h *HARules) checkOurs(ctx context.Context, n plan.Node, is, wanted proxmoxapi.HARule, comments map[string]string,
+func (h *Rules) checkOurs(ctx context.Context, n plan.Node, is, wanted proxmoxapi.HARule, comments map[string]string,
 ) error {
 	others := slices.DeleteFunc(slices.Clone(is.Resources), func(resource string) bool {
 		return strings.HasPrefix(comments[resource], clusterComment(n)) ||
@@ -205,7 +217,7 @@ func (h *HARules) checkOurs(ctx context.Context, n plan.Node, is, wanted proxmox
 
 		others = slices.DeleteFunc(others, func(resource string) bool {
 			return slices.ContainsFunc(vms, func(v proxmoxapi.VM) bool {
-				return fmt.Sprintf("vm:%d", v.ID) == resource && OfCluster(v, h.Plan)
+				return fmt.Sprintf("vm:%d", v.ID) == resource && vmidentity.OfCluster(v, h.Plan)
 			})
 		})
 	}
@@ -220,7 +232,7 @@ func (h *HARules) checkOurs(ctx context.Context, n plan.Node, is, wanted proxmox
 
 // join puts the VM of a node into the rule that its group has become. Nothing else of that rule changes: it is the
 // operator's.
-func (h *HARules) join(ctx context.Context, n plan.Node) error {
+func (h *Rules) join(ctx context.Context, n plan.Node) error {
 	name := GroupRule(n.HAGroup)
 
 	rule, there, err := h.find(ctx, name)

@@ -1,4 +1,4 @@
-package proxmoxvm
+package harules
 
 import (
 	"fmt"
@@ -11,14 +11,14 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// HARulesMajor is the first version of Proxmox VE with rules in place of groups.
-const HARulesMajor = 9
+// RulesMajor is the first version of Proxmox VE with rules in place of groups.
+const RulesMajor = 9
 
 // GroupRule is the rule that Proxmox VE makes of a group when it is upgraded to version 9.
 func GroupRule(group string) string { return "ha-group-" + group }
 
-// hasHARules says that rules of the program say where a node's VM runs.
-func hasHARules(n plan.Node) bool { return n.HA.Places() }
+// HasRules says that rules of the program say where a node's VM runs.
+func HasRules(n plan.Node) bool { return n.HA.Places() }
 
 // RuleOf is the rule that places the VM of a node on Proxmox VE 9; empty: none does.
 func RuleOf(n plan.Node) string {
@@ -36,11 +36,11 @@ func RuleOf(n plan.Node) string {
 
 const apartSuffix = "-apart"
 
-// HAComment is the comment of the HA resource of a node: whose it is, and what the rules are to be. Its change is what
+// Comment is the comment of the HA resource of a node: whose it is, and what the rules are to be. Its change is what
 // lets a hook change the rules. A mark above 0 changes it where all else is the same. A node without rules and mark has
 // none.
-func HAComment(n plan.Node, mark int) string {
-	if !hasHARules(n) && mark == 0 {
+func Comment(n plan.Node, mark int) string {
+	if !HasRules(n) && mark == 0 {
 		return ""
 	}
 
@@ -67,8 +67,8 @@ func HAComment(n plan.Node, mark int) string {
 
 var haMark = regexp.MustCompile(` \(applied again: (\d+)\)$`)
 
-// HAMark is the mark in the comment of an HA resource; 0 where there is none.
-func HAMark(comment string) int {
+// Mark is the mark in the comment of an HA resource; 0 where there is none.
+func Mark(comment string) int {
 	m := haMark.FindStringSubmatch(comment)
 	if m == nil {
 		return 0

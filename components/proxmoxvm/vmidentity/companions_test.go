@@ -1,4 +1,4 @@
-package proxmoxvm
+package vmidentity
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package proxmoxvm_test
+package vmidentity_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 )
 
 // cluster is a Proxmox VE with one VM.
@@ -37,7 +37,7 @@ func TestCompare(t *testing.T) {
 	)
 
 	owner := []string{"home", "talos"}
-	ours := proxmoxvm.Machine{VMID: 502, Name: "home-worker-2", UUID: uuid, Tags: []string{"home", "talos", "worker"}}
+	ours := vmidentity.Machine{VMID: 502, Name: "home-worker-2", UUID: uuid, Tags: []string{"home", "talos", "worker"}}
 	at := proxmoxapi.VM{ID: 502, Name: "home-worker-2", Host: "pve"}
 	payroll := proxmoxapi.VM{ID: 502, Name: "payroll-db", Host: "pve2"}
 	container, template, off := payroll, payroll, at
@@ -55,9 +55,9 @@ func TestCompare(t *testing.T) {
 	unnamed := ours
 	unnamed.UUID = ""
 
-	half := proxmoxapi.VMConfig{UUID: other, Settings: map[string]string{"description": proxmoxvm.Describe("Talos "+
+	half := proxmoxapi.VMConfig{UUID: other, Settings: map[string]string{"description": vmidentity.Describe("Talos "+
 		"worker", uuid)}}
-	whole := proxmoxapi.VMConfig{UUID: other, Settings: map[string]string{"description": proxmoxvm.Describe("Talos "+
+	whole := proxmoxapi.VMConfig{UUID: other, Settings: map[string]string{"description": vmidentity.Describe("Talos "+
 		"worker", uuid), "tags": "home;talos;worker"}}
 
 	const begun = `VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and was to have UUID ` + uuid +
@@ -65,53 +65,53 @@ func TestCompare(t *testing.T) {
 		`accepted and did not apply`
 
 	for name, c := range map[string]struct {
-		machine proxmoxvm.Machine
+		machine vmidentity.Machine
 		proxmox cluster
-		want    proxmoxvm.Verdict
+		want    vmidentity.Verdict
 		why     string
 	}{
 		"ours": {ours, cluster{
 			vm:     &at,
 			config: proxmoxapi.VMConfig{UUID: "6C84FB90-12C4-11E1-840D-7B25C5EE775A"},
-		}, proxmoxvm.VerdictOwn, ""},
-		"gone":               {ours, cluster{}, proxmoxvm.VerdictGone, ""},
-		"Proxmox VE is gone": {ours, cluster{lost: errors.New("no route")}, proxmoxvm.VerdictUnknown, "no route"},
-		"its host is gone":   {ours, cluster{vm: &at, silent: errors.New("595")}, proxmoxvm.VerdictUnknown, "595"},
+		}, vmidentity.VerdictOwn, ""},
+		"gone":               {ours, cluster{}, vmidentity.VerdictGone, ""},
+		"Proxmox VE is gone": {ours, cluster{lost: errors.New("no route")}, vmidentity.VerdictUnknown, "no route"},
+		"its host is gone":   {ours, cluster{vm: &at, silent: errors.New("595")}, vmidentity.VerdictUnknown, "595"},
 		"another": {
 			ours,
 			cluster{vm: &payroll, config: proxmoxapi.VMConfig{UUID: other}},
-			proxmoxvm.VerdictForeign,
+			vmidentity.VerdictForeign,
 			`VMID 502 is "payroll-db" on host pve2 (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid +
 				`)`,
 		},
 		"another of our name": {
 			ours,
 			cluster{vm: &at, config: proxmoxapi.VMConfig{UUID: other}},
-			proxmoxvm.VerdictForeign,
+			vmidentity.VerdictForeign,
 			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid +
 				`)`,
 		},
 		"a container": {
 			ours,
 			cluster{vm: &container},
-			proxmoxvm.VerdictForeign,
+			vmidentity.VerdictForeign,
 			`VMID 502 is "payroll-db" on host pve2, a container`,
 		},
-		"a template": {ours, cluster{vm: &template}, proxmoxvm.VerdictForeign, `VMID 502 is "payroll-db" on host pve2, a template`},
+		"a template": {ours, cluster{vm: &template}, vmidentity.VerdictForeign, `VMID 502 is "payroll-db" on host pve2, a template`},
 		"taken over by a refresh": {
 			refreshed,
 			cluster{vm: &payroll, config: proxmoxapi.VMConfig{UUID: other}},
-			proxmoxvm.VerdictForeign,
+			vmidentity.VerdictForeign,
 			`VMID 502 is "payroll-db" on host pve2 (UUID ` + other +
 				`), without the tags home and talos of this cluster: a refresh has taken it into the state`,
 		},
 		"taken over by a refresh, and tagged since": {
-			refreshed, cluster{vm: &tagged, config: proxmoxapi.VMConfig{UUID: other}}, proxmoxvm.VerdictOwn, "",
+			refreshed, cluster{vm: &tagged, config: proxmoxapi.VMConfig{UUID: other}}, vmidentity.VerdictOwn, "",
 		},
 		"a copy of our VM, taken over by a refresh": {
 			copied,
 			cluster{vm: &at, config: whole},
-			proxmoxvm.VerdictForeign,
+			vmidentity.VerdictForeign,
 			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), a copy of the VM with UUID ` + uuid +
 				` by its notes: a refresh has taken it into the state`,
 		},
@@ -119,32 +119,32 @@ func TestCompare(t *testing.T) {
 			ours,
 			cluster{vm: &at, config: proxmoxapi.VMConfig{
 				UUID:     uuid,
-				Settings: map[string]string{"description": proxmoxvm.Describe("Talos worker", uuid) + "\n"},
+				Settings: map[string]string{"description": vmidentity.Describe("Talos worker", uuid) + "\n"},
 			}},
-			proxmoxvm.VerdictOwn, "",
+			vmidentity.VerdictOwn, "",
 		},
 		"a state without its UUID": {
 			unnamed,
 			cluster{vm: &at, config: proxmoxapi.VMConfig{UUID: uuid}},
-			proxmoxvm.VerdictUnknown,
+			vmidentity.VerdictUnknown,
 			"the state has no UUID of home-worker-2 (VMID 502)",
 		},
-		"a copy that was cut off":             {ours, cluster{vm: &off, config: half}, proxmoxvm.VerdictOwn, ""},
-		"a copy that runs":                    {ours, cluster{vm: &at, config: half}, proxmoxvm.VerdictForeign, begun},
-		"a copy that runs, and was refreshed": {copied, cluster{vm: &at, config: half}, proxmoxvm.VerdictForeign, begun},
+		"a copy that was cut off":             {ours, cluster{vm: &off, config: half}, vmidentity.VerdictOwn, ""},
+		"a copy that runs":                    {ours, cluster{vm: &at, config: half}, vmidentity.VerdictForeign, begun},
+		"a copy that runs, and was refreshed": {copied, cluster{vm: &at, config: half}, vmidentity.VerdictForeign, begun},
 		"made for the node by another run": {
 			ours,
 			cluster{vm: &tagged, config: proxmoxapi.VMConfig{
-				UUID: other, Settings: map[string]string{"description": proxmoxvm.Describe("Talos worker", other)},
+				UUID: other, Settings: map[string]string{"description": vmidentity.Describe("Talos worker", other)},
 			}},
-			proxmoxvm.VerdictForeign,
+			vmidentity.VerdictForeign,
 			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid +
 				`)`,
 		},
 		"a copy of our VM": {
 			ours,
 			cluster{vm: &off, config: whole},
-			proxmoxvm.VerdictForeign,
+			vmidentity.VerdictForeign,
 			`VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and the state has home-worker-2 there (UUID ` + uuid +
 				`)`,
 		},
@@ -159,7 +159,7 @@ func TestCompare(t *testing.T) {
 		})
 	}
 
-	assert.Equal(t, "Talos worker", proxmoxvm.Description(proxmoxvm.Describe("Talos worker", uuid)))
-	assert.Equal(t, "Talos worker", proxmoxvm.Description("Talos worker"))
-	assert.Empty(t, proxmoxvm.Description("VM UUID "+uuid), "a person has added it to notes that were empty")
+	assert.Equal(t, "Talos worker", vmidentity.Description(vmidentity.Describe("Talos worker", uuid)))
+	assert.Equal(t, "Talos worker", vmidentity.Description("Talos worker"))
+	assert.Empty(t, vmidentity.Description("VM UUID "+uuid), "a person has added it to notes that were empty")
 }

@@ -1,4 +1,4 @@
-package proxmoxvm
+package vmidentity
 
 import (
 	"cmp"
@@ -101,7 +101,7 @@ func (i *Identities) readState() (map[string]stateMachine, error) {
 
 		found[name] = stateMachine{
 			Machine: m, urn: pulumi.URN(urn),
-			replaced: int(hookutil.Number(properties, replaceMark)) == replacedTimeout,
+			replaced: int(hookutil.Number(properties, ReplaceMark)) == ReplacedTimeout,
 		}
 	}
 

@@ -1,9 +1,8 @@
-// Package proxmoxvm makes the VM of a node: its arguments, image, firewall, high availability and address. It also
-// tells which VM it is.
+// Package vmidentity tells which VM is whose.
 //
 // Another VM may have the VMID of a node. Proxmox VE hands out a VMID again as soon as it is free, so only
 // the SMBIOS UUID says which VM is ours: the program chooses it, the state keeps it, and no other VM has it.
-package proxmoxvm
+package vmidentity
 
 import (
 	"context"
@@ -18,6 +17,13 @@ import (
 type Finder interface {
 	Find(ctx context.Context, vmid int) (proxmoxapi.VM, bool, error)
 	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
+}
+
+// Proxmox is what is asked of Proxmox VE to find the VMs of a cluster.
+type Proxmox interface {
+	Finder
+
+	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
 }
 
 // Machine is a VM as the state has it.

@@ -1,4 +1,4 @@
-package proxmoxvm
+package vmidentity
 
 import (
 	"cmp"
@@ -500,8 +500,8 @@ func (i *Identities) unknownSetUp(n plan.Node, f Found, why error) error {
 		"give it another VMID and run the command again with --refresh", unknown, line, f.VM.ID, line, f.VM.Host)
 }
 
-// setUp is CheckSetUp of the VM that Proxmox VE had for a node when the run began.
-func (i *Identities) setUp(n plan.Node) error {
+// CheckSetUp is CheckSetUp of the VM that Proxmox VE had for a node when the run began.
+func (i *Identities) CheckSetUp(n plan.Node) error {
 	if i == nil {
 		return nil
 	}

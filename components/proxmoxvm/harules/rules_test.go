@@ -1,10 +1,12 @@
-package proxmoxvm
+package harules
 
 import (
 	"context"
 	"slices"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -118,15 +120,17 @@ func TestHARules(t *testing.T) {
 			proxmox := &ruled{
 				rules: c.rules, vms: []proxmoxapi.VM{{ID: 403, Tags: []string{"c", "talos"}}, {ID: 7001, Tags: []string{"talos"}}},
 				comments: map[string]string{
-					"vm:401": HAComment(placed, 0), "vm:402": HAComment(placed, 2), "vm:7001": "c",
+					"vm:401": Comment(placed, 0), "vm:402": Comment(placed, 2), "vm:7001": "c",
 				},
 			}
-			h := &HARules{
+			h := &Rules{
 				Plan:    &plan.Plan{Cluster: "c", Distribution: spec.DistributionTalos, Pools: []plan.PlannedPool{{Name: "w", Nodes: []plan.Node{c.node}}}},
 				Proxmox: proxmox, Progress: func(string) {},
 			}
 
-			err := h.Apply(t.Context(), inputs(map[string]any{"resourceId": "vm:401"}))
+			err := h.Apply(t.Context(), &pulumi.ResourceHookArgs{
+				NewInputs: resource.NewPropertyMapFromMap(map[string]any{"resourceId": "vm:401"}),
+			})
 			if c.want == "" {
 				assert.NoError(t, err)
 			} else {
@@ -138,12 +142,12 @@ func TestHARules(t *testing.T) {
 		})
 	}
 
-	assert.Empty(t, HAComment(free, 0))
-	assert.Equal(t, "talos-proxmox cluster c pool w: hosts pve1", HAComment(placed, 0))
+	assert.Empty(t, Comment(free, 0))
+	assert.Equal(t, "talos-proxmox cluster c pool w: hosts pve1", Comment(placed, 0))
 
 	for _, n := range []plan.Node{placed, grouped, free} {
-		assert.Equal(t, 3, HAMark(HAComment(n, 3)))
-		assert.Zero(t, HAMark(HAComment(n, 0)))
+		assert.Equal(t, 3, Mark(Comment(n, 3)))
+		assert.Zero(t, Mark(Comment(n, 0)))
 	}
 }
 
@@ -167,7 +171,7 @@ func (c *changing) HARules(ctx context.Context) ([]proxmoxapi.HARule, error) {
 func TestRuleChangedMeanwhile(t *testing.T) {
 	n := plan.Node{Name: "c-w-1", Cluster: "c", Pool: "w", VMID: 401, HA: &spec.HA{Hosts: []string{"pve1"}}}
 	p := &plan.Plan{Cluster: "c", Pools: []plan.PlannedPool{{Name: "w", Nodes: []plan.Node{n}}}}
-	comments := map[string]string{"vm:401": HAComment(n, 0)}
+	comments := map[string]string{"vm:401": Comment(n, 0)}
 	rule := func(name, digest string, vms ...string) proxmoxapi.HARule {
 		return proxmoxapi.HARule{Name: name, Kind: proxmoxapi.HANodes, Resources: vms, Digest: digest}
 	}
@@ -177,7 +181,7 @@ func TestRuleChangedMeanwhile(t *testing.T) {
 		ruled: ruled{rules: []proxmoxapi.HARule{rule("racks", "a", "vm:9", "vm:401")}, comments: comments},
 		then:  []proxmoxapi.HARule{rule("racks", "b", "vm:9", "vm:10", "vm:401")},
 	}
-	h := &HARules{Plan: p, Proxmox: grown, Progress: func(string) {}}
+	h := &Rules{Plan: p, Proxmox: grown, Progress: func(string) {}}
 	require.NoError(t, h.set(t.Context(), n, wanted, comments))
 	assert.Equal(t, rule("racks", "b", "vm:9", "vm:10"), grown.set[0])
 
@@ -185,7 +189,7 @@ func TestRuleChangedMeanwhile(t *testing.T) {
 		ruled: ruled{rules: []proxmoxapi.HARule{rule("racks", "a", "vm:9", "vm:401")}, comments: comments},
 		then:  []proxmoxapi.HARule{rule("racks", "b", "vm:9"), rule("c-w", "b", "vm:7001")},
 	}
-	h = &HARules{Plan: p, Proxmox: taken, Progress: func(string) {}}
+	h = &Rules{Plan: p, Proxmox: taken, Progress: func(string) {}}
 	require.ErrorContains(t, h.set(t.Context(), n, wanted, comments), "the rule c-w of high availability is not of this cluster")
 	assert.Empty(t, taken.set)
 }

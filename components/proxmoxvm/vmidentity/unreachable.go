@@ -1,4 +1,4 @@
-package proxmoxvm
+package vmidentity
 
 import (
 	"context"
@@ -63,6 +63,7 @@ func FindUnreachable(ctx context.Context, proxmox Proxmox, p *plan.Plan, name st
 	return s
 }
 
+// String names the VM, or those that it may be.
 func (s *UnreachableVM) String() string {
 	var all []string
 	for _, v := range s.vms {

@@ -1,0 +1,27 @@
+package vmidentity
+
+import (
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// OwnerTags are the tags that all VMs of a cluster have.
+func OwnerTags(p *plan.Plan) []string { return []string{p.Cluster, string(p.Distribution)} }
+
+// OfCluster says that a VM has the tags of a cluster's nodes.
+func OfCluster(v proxmoxapi.VM, p *plan.Plan) bool {
+	return Tagged(v.Tags, OwnerTags(p))
+}
+
+// NodeByVMID is the node with a VMID, and its pool.
+func NodeByVMID(p *plan.Plan, vmid int) (plan.PlannedPool, plan.Node, bool) {
+	for _, pool := range p.Pools {
+		for _, n := range pool.Nodes {
+			if n.VMID == vmid {
+				return pool, n, true
+			}
+		}
+	}
+
+	return plan.PlannedPool{}, plan.Node{}, false
+}

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,4 +123,30 @@ func TestStatedCNI(t *testing.T) {
 			t.Errorf("%+v: %v", c, p.Warnings)
 		}
 	}
+}
+
+// TestPlainSnapshots: in production, snapshots of etcd are not kept in plain text unnoticed.
+func TestPlainSnapshots(t *testing.T) {
+	t.Parallel()
+
+	const want = "lifecycle.backup.recipients: is empty, so snapshots of etcd hold all Secrets of Kubernetes in plain text"
+
+	warned := func(change func(*spec.Spec)) bool {
+		s := spec.Spec(small().scheduling())
+		s.Environment = spec.EnvironmentProduction
+		change(&s)
+
+		p, err := Plan(s)
+		require.NoError(t, err)
+
+		return slices.ContainsFunc(p.Warnings, func(w spec.Problem) bool { return strings.HasPrefix(w.String(), want) })
+	}
+
+	assert.True(t, warned(func(*spec.Spec) {}))
+	assert.False(t, warned(func(s *spec.Spec) { s.Environment = spec.EnvironmentLab }))
+	assert.False(t, warned(func(s *spec.Spec) { s.Provided.BackupPassphrase = true }))
+	assert.False(t, warned(func(s *spec.Spec) { s.Lifecycle.Backup.Enabled = new(false) }))
+	assert.False(t, warned(func(s *spec.Spec) {
+		s.Lifecycle.Backup.Recipients = []string{"age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"}
+	}))
 }

@@ -48,8 +48,8 @@ func TestLiveChangesOfControlPlanes(t *testing.T) {
 		set(t, r.Stack, patch, `cluster: { apiServer: { extraArgs: { no-such-flag: "1" } } }`)
 
 		said := regexp.MustCompile(`home-control-\d does not serve with its changed configuration: gave up after 15s, waiting ` +
-			`for kube-apiserver-home-control-\d to be ready.*; it has its former configuration back, and no other control ` +
-			`plane is changed; correct what has changed \(.*cluster\.apiServer\.extraArgs\.no-such-flag.*\), and run ` +
+			`for home-control-\d: the Kubernetes API server \(connection refused\); it has its former configuration back, and ` +
+			`no further control plane is changed; correct what has changed \(.*cluster\.apiServer\.extraArgs\.no-such-flag.*\), and run ` +
 			`'pulumi up' again`)
 		assert.Regexp(t, said, failUp(t, r.Stack))
 

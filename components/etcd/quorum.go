@@ -77,6 +77,11 @@ func Led(members []Member) bool {
 	return slices.ContainsFunc(members, func(m Member) bool { return !m.Learner && (m.Problem == "" || m.full()) })
 }
 
+// TakesWrites says that etcd has its quorum, and no alarm that keeps it from taking writes.
+func TakesWrites(members []Member) bool {
+	return Led(members) && !slices.ContainsFunc(members, func(m Member) bool { return m.alarm() != nil })
+}
+
 // votes counts the voting members, and those of them that are well.
 func votes(members []Member) (all, well int) {
 	for _, m := range members {

@@ -36,7 +36,8 @@ func (c *Client) WaitStaticPod(ctx context.Context, component, node, image strin
 	})
 }
 
-// CheckStaticPod says what a static pod of kube-system still lacks: it is to be there with these annotations, and ready.
+// CheckStaticPod says what a static pod of kube-system still lacks: it is to be there with these annotations, and to be
+// ready.
 func (c *Client) CheckStaticPod(ctx context.Context, component, node string, annotations map[string]string) error {
 	name := component + "-" + node
 

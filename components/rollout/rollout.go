@@ -77,7 +77,7 @@ func New(p *plan.Plan, l *Limiter, progress wait.Reporter) *Rollout {
 // bound is the longest time that a node may be unavailable: until it is drained, the provider has restarted its VM and
 // heard of its guest agent, or it has been upgraded, and it serves again. Tasks on Proxmox VE take their time too.
 func bound(p *plan.Plan) time.Duration {
-	return p.DrainTimeout + 3*p.UpgradeTimeout + 2*p.ReadyTimeout + p.AgentTimeout + p.TaskTimeout
+	return p.DrainTimeout + 3*p.UpgradeTimeout + 3*p.ReadyTimeout + p.AgentTimeout + p.TaskTimeout
 }
 
 // Removals returns a Rollout that removes nodes: they go without canaries, and it is not waited until they serve again.

@@ -2,7 +2,7 @@ package spec
 
 // Lifecycle bounds the program's own waits and says what stays.
 type Lifecycle struct {
-	// Timeout for the control plane to become ready before the kubeconfig is fetched.
+	// Timeout for the control plane to become ready: before the kubeconfig is fetched, and after each change.
 	ReadyTimeout string `json:"readyTimeout,omitempty" jsonschema:"default=10m"`
 	// Timeout for a node to answer before its configuration is applied, and to run with it afterwards.
 	NodeTimeout string `json:"nodeTimeout,omitempty" jsonschema:"default=10m"`

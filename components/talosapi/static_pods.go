@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/siderolabs/talos/pkg/machinery/client"
@@ -21,6 +20,9 @@ var versions = []string{
 	constants.AnnotationStaticPodConfigFileVersion,
 }
 
+// parts are the parts of the control plane.
+var parts = []string{k8s.APIServerID, k8s.ControllerManagerID, k8s.SchedulerID}
+
 // StaticPods are the parts of the control plane as a node renders them now: by their names, "kube-apiserver", the
 // annotations that say what each was rendered from.
 func StaticPods(ctx context.Context, t Target, c Credentials) (map[string]map[string]string, error) {
@@ -33,7 +35,8 @@ func StaticPods(ctx context.Context, t Target, c Credentials) (map[string]map[st
 		}
 
 		for pod := range pods.All() {
-			if name := pod.Metadata().ID(); strings.HasPrefix(name, "kube-") {
+			// The configuration may add others.
+			if name := pod.Metadata().ID(); slices.Contains(parts, name) {
 				object := unstructured.Unstructured{Object: pod.TypedSpec().Pod}
 				annotations := object.GetAnnotations()
 				maps.DeleteFunc(annotations, func(key, _ string) bool { return !slices.Contains(versions, key) })

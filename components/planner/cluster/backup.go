@@ -44,7 +44,8 @@ func (r *Resolver) CheckBackup(p *plan.Plan) {
 		// Those of K3s stay on its servers.
 		if r.Spec.Environment == spec.EnvironmentProduction && !r.IsK3s() && len(b.Recipients) == 0 &&
 			!r.Spec.Provided.BackupPassphrase {
-			r.Warn("lifecycle.backup.recipients", "is empty, so snapshots of etcd hold all Secrets of Kubernetes in plain text", "",
+			r.Warn("lifecycle.backup.recipients",
+				"is empty, so snapshots of etcd hold all Secrets of Kubernetes in plain text", "",
 				"name public keys of age, or set the secret backupPassphrase")
 		}
 	}

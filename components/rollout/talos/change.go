@@ -55,22 +55,26 @@ func (r *Changes) change(ctx context.Context, c nodeChange) error {
 	}
 
 	if v.Effect.Down() || v.Kubernetes {
-		err = r.rollout.Disrupt(ctx, c.node, &talosChange{talosNode{r, c}}, c.Name+" is not changed")
+		err = r.rollout.Disrupt(ctx, c.node, &talosChange{talosNode{Changes: r, nodeChange: c}}, c.Name+" is not changed")
 	} else if kube, unreachable := r.retryingKubernetes(ctx, r.others(c), c.credentials); unreachable == nil {
 		// An interrupted run may have left the node cordoned. The change may be what repairs Kubernetes.
 		err = kube.Uncordon(ctx, c.Name)
 	}
 
-	// What differs in the order of its text alone is not sent.
-	if err != nil || v.Effect == impact.EffectNone {
+	inTurn := c.node.Role == spec.RoleControlPlane && r.Plan.Apply != spec.ApplyStaged
+
+	switch {
+	case err != nil:
 		return err
-	}
-
-	if c.node.Role == spec.RoleControlPlane && r.Plan.Apply != spec.ApplyStaged {
+	case v.Effect == impact.EffectNone && inTurn:
+		return r.checkServesAsWanted(ctx, c)
+	case v.Effect == impact.EffectNone:
+		return nil // what differs in the order of its text alone is not sent
+	case inTurn:
 		return r.sendInTurn(ctx, c)
+	default:
+		return r.send(ctx, c)
 	}
-
-	return r.send(ctx, c)
 }
 
 // preview says in a preview what will become of the node. A refusal is an error there, too; a node that does

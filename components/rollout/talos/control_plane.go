@@ -27,20 +27,26 @@ const renderTime = 2 * time.Second
 
 // sendInTurn gives a control plane a configuration that it takes without a reboot, and waits until it serves with it.
 func (r *Changes) sendInTurn(ctx context.Context, c nodeChange) error {
-	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
-	case <-ctx.Done():
-		return fmt.Errorf("%s: interrupted while it waited for its turn: %w", c.Name, context.Cause(ctx))
+	// One that does not serve may be repaired by the change, and keeps no other from being repaired.
+	if !r.serves(ctx, c) {
+		return r.send(ctx, c)
 	}
 
-	if err := r.Limiter.Stopped(); err != nil {
-		return fmt.Errorf("%s: %w", c.Name, err)
-	}
-
-	now, err := talosapi.Ask(ctx, c.Target, c.credentials)
+	release, err := r.Limiter.Acquire(ctx, c.Name, c.node.Role, r.rollout.Bound, r.Progress)
 	if err != nil {
-		return fmt.Errorf("%s does not answer: %w", c.Name, err)
+		return err
+	}
+
+	err = r.sendWatched(ctx, c)
+	release(err)
+
+	return err
+}
+
+func (r *Changes) sendWatched(ctx context.Context, c nodeChange) error {
+	now, err := r.waitRunning(ctx, c)
+	if err != nil {
+		return err
 	}
 
 	settings, err := impact.Settings(now.Configuration, c.wanted)
@@ -48,37 +54,42 @@ func (r *Changes) sendInTurn(ctx context.Context, c nodeChange) error {
 		return fmt.Errorf("%s: %w", c.Name, err)
 	}
 
-	// What does not work now may be repaired by the change, and tells nothing of it.
-	served := r.checkServing(ctx, c, &rendered{}) == nil && r.etcdWell(ctx, c)
+	// Without writes, Kubernetes does not keep what the kubelet reports of the change, which may be what repairs etcd.
+	watched := len(settings) > 0 && r.etcdTakesWrites(ctx, c)
 
-	if err := r.send(ctx, c); err != nil || !served || !slices.ContainsFunc(settings, ofKubernetes) {
+	if err := r.send(ctx, c); err != nil || !watched {
 		return err
 	}
 
-	if err = r.waitServing(ctx, c); err == nil {
+	if err = r.waitServing(ctx, c, &rendered{since: time.Now()}); err == nil {
 		return nil
-	}
-
-	r.Limiter.Stop(c.Name)
-
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s: its configuration is changed: %w", c.Name, err)
 	}
 
 	return fmt.Errorf("%s does not serve with its changed configuration: %w; %s; correct what has changed (%s), and run "+
 		"'pulumi up' again", c.Name, err, r.revert(ctx, c, now.Configuration), names(settings))
 }
 
-// etcdWell says that nothing is wrong with any member of etcd. Without, Kubernetes may not keep what kubelets report.
-func (r *Changes) etcdWell(ctx context.Context, c nodeChange) bool {
-	members, err := talosapi.EtcdMembers(ctx, r.others(c), c.credentials)
+// checkServesAsWanted holds that a control plane serves that has its configuration already: a run that was cut off may
+// have sent it.
+func (r *Changes) checkServesAsWanted(ctx context.Context, c nodeChange) error {
+	if r.serves(ctx, c) || !r.etcdTakesWrites(ctx, c) {
+		return nil
+	}
 
-	return err == nil && !slices.ContainsFunc(members, func(m etcd.Member) bool { return m.Problem != "" })
+	if err := r.waitServing(ctx, c, &rendered{}); err != nil {
+		r.Limiter.Stop(c.Name)
+
+		return fmt.Errorf("%s has its configuration, and does not serve with it: %w; correct what was changed last, and run "+
+			"'pulumi up' again", c.Name, err)
+	}
+
+	return nil
 }
 
-// ofKubernetes says whether a setting is one of the cluster, not of the machine.
-func ofKubernetes(s impact.Setting) bool {
-	return strings.HasPrefix(s.Path, "cluster.") || strings.HasPrefix(s.Path, "Kube")
+func (r *Changes) etcdTakesWrites(ctx context.Context, c nodeChange) bool {
+	members, err := talosapi.EtcdMembers(ctx, r.others(c), c.credentials)
+
+	return err == nil && etcd.TakesWrites(members)
 }
 
 // names are the paths of settings. Their values may be long.
@@ -92,26 +103,42 @@ func names(settings []impact.Setting) string {
 	return strings.Join(paths, ", ")
 }
 
-// revert gives a control plane the configuration back that it served with, and says what came of it.
+// revert gives a control plane the configuration back that it served with, also when the update is interrupted, and
+// says what came of it.
 func (r *Changes) revert(ctx context.Context, c nodeChange, former talosconfig.Provider) string {
 	text, err := former.Bytes()
 	if err == nil {
-		err = talosapi.ApplyLive(ctx, c.Target, c.credentials, text)
+		err = wait.Until(context.WithoutCancel(ctx), r.Plan.SettleTimeout, r.Progress, func(ctx context.Context) error {
+			if err := talosapi.ApplyLive(ctx, c.Target, c.credentials, text); err != nil {
+				return wait.For("%s to take its former configuration back (%v)", c.Name, err)
+			}
+
+			return nil
+		})
 	}
 
 	if err != nil {
-		return fmt.Sprintf("it could not be given its former configuration back (%v), and no other control plane is changed",
-			err)
+		return fmt.Sprintf("it still has it (%v), and no further control plane is changed; to take the change back is not "+
+			"enough, for the state does not know of it", err)
 	}
 
-	return "it has its former configuration back, and no other control plane is changed"
+	return "it has its former configuration back, and no further control plane is changed"
+}
+
+// replyTime is how long a control plane that serves may take to say so: a reply may be lost.
+const replyTime = 10 * time.Second
+
+// serves says whether a control plane serves.
+func (r *Changes) serves(ctx context.Context, c nodeChange) bool {
+	return wait.Until(ctx, min(replyTime, r.Plan.SettleTimeout), func(string) {}, func(ctx context.Context) error {
+		return r.checkServing(ctx, c, &rendered{})
+	}) == nil
 }
 
 // waitServing waits until the parts of the control plane run on a node as it renders them.
-func (r *Changes) waitServing(ctx context.Context, c nodeChange) error {
-	seen := &rendered{since: time.Now()}
-
-	return wait.Until(ctx, r.Plan.ReadyTimeout, r.Progress, func(ctx context.Context) error {
+func (r *Changes) waitServing(ctx context.Context, c nodeChange, seen *rendered) error {
+	// Each question has its own bound.
+	return wait.Until(ctx, r.Plan.ReadyTimeout, r.Progress, func(context.Context) error {
 		return r.checkServing(ctx, c, seen)
 	})
 }
@@ -122,7 +149,7 @@ type rendered struct {
 	since time.Time
 }
 
-// checkServing says what a control plane lacks to serve.
+// checkServing says what a control plane lacks to serve. No other node is asked: it may be away.
 func (r *Changes) checkServing(ctx context.Context, c nodeChange, seen *rendered) error {
 	pods, err := talosapi.StaticPods(ctx, c.Target, c.credentials)
 	if err != nil {
@@ -139,20 +166,22 @@ func (r *Changes) checkServing(ctx context.Context, c nodeChange, seen *rendered
 		return wait.For("%s to render its control plane", c.Name)
 	}
 
-	// Another control plane is asked first: its own API server may be what restarts.
-	kube, err := kubernetes(ctx, r.others(c), c.credentials)
-	if err != nil {
+	short, cancel := context.WithTimeout(ctx, 2*wait.RequestTimeout)
+	defer cancel()
+
+	if err := talosapi.CheckServices(short, c.Target, c.credentials, true); err != nil {
 		return wait.For("%v", err)
+	}
+
+	kube, err := kubernetesOf(short, c.Target, c.credentials)
+	if err != nil {
+		return wait.For("%s: the Kubernetes API server (%v)", c.Name, wait.Reason(err))
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
-		if err := kube.CheckStaticPod(ctx, name, c.Name, pods[name]); err != nil {
+		if err := kube.CheckStaticPod(short, name, c.Name, pods[name]); err != nil {
 			return err
 		}
-	}
-
-	if err := talosapi.CheckServices(ctx, c.Target, c.credentials, true); err != nil {
-		return wait.For("%v", err)
 	}
 
 	return nil

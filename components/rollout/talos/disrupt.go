@@ -2,6 +2,7 @@ package talos
 
 import (
 	"context"
+	"time"
 
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/impact"
@@ -9,18 +10,24 @@ import (
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
-	"talos-proxmox/components/wait"
 )
 
 // talosNode is a node of Talos that is taken down.
 type talosNode struct {
 	*Changes
 	nodeChange
+
+	// served says that the control plane served before it was taken down.
+	served bool
 }
 
 // CheckDisruption waits until the cluster can do without the node: no other member of etcd may be unhealthy, and of
 // workers no more be unavailable than are allowed to.
 func (t *talosNode) CheckDisruption(ctx context.Context, e impact.Effect) error {
+	if t.node.Role == spec.RoleControlPlane && !t.served {
+		t.served = t.serves(ctx, t.nodeChange)
+	}
+
 	return rollout.WaitHealthy(ctx, t.Plan, t.Progress, "the cluster to do without "+t.Name,
 		func(ctx context.Context) error {
 			return t.checkDisruption(ctx, t.nodeChange, e)
@@ -37,7 +44,7 @@ func (t *talosNode) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
 	return t.waitKubernetes(ctx, t.nodeChange)
 }
 
-// WaitRejoined waits until the node is ready for pods, and a control plane serves.
+// WaitRejoined waits until the node is ready for pods, and a control plane serves that did so before.
 func (t *talosNode) WaitRejoined(ctx context.Context) error {
 	// A lone control plane's API was away with it.
 	kube, err := t.Kubernetes(ctx)
@@ -50,30 +57,11 @@ func (t *talosNode) WaitRejoined(ctx context.Context) error {
 		return err
 	}
 
-	if err := kube.WaitReady(ctx, t.Name, now.Boot, t.Plan.UpgradeTimeout, t.Progress); err != nil ||
-		t.node.Role != spec.RoleControlPlane {
+	if err := kube.WaitReady(ctx, t.Name, now.Boot, t.Plan.UpgradeTimeout, t.Progress); err != nil || !t.served {
 		return err
 	}
 
-	return t.waitServing(ctx, t.nodeChange)
-}
-
-// waitRunning waits for a node that is on its way up or down: a run that was cut off may have sent it there.
-func (r *Changes) waitRunning(ctx context.Context, c nodeChange) (now talosapi.System, err error) {
-	err = wait.Until(ctx, r.Plan.UpgradeTimeout, r.Progress, func(ctx context.Context) (err error) {
-		now, err = talosapi.Ask(ctx, c.Target, c.credentials)
-
-		switch {
-		case err != nil:
-			return wait.For("%s to answer (%v)", c.Name, err)
-		case !now.Running:
-			return wait.For("%s to be up (it is %s)", c.Name, now.Stage)
-		default:
-			return nil
-		}
-	})
-
-	return now, err
+	return t.waitServing(ctx, t.nodeChange, &rendered{since: time.Now()})
 }
 
 // checkDisruption says why the cluster cannot do without the node now.

@@ -33,8 +33,6 @@ type Changes struct {
 	// manifestsSynced says that what Talos installs into Kubernetes is up to date. It is only read
 	// while a control plane is changed.
 	manifestsSynced bool
-	// turn is held by the control plane that is changed without being taken down.
-	turn chan struct{}
 }
 
 // nodeChange is a node whose configuration is about to change.
@@ -84,6 +82,24 @@ func (r *Changes) readChange(ctx context.Context, args *pulumi.ResourceHookArgs)
 	}
 
 	return c, nil
+}
+
+// waitRunning waits for a node that is on its way up or down: a run that was cut off may have sent it there.
+func (r *Changes) waitRunning(ctx context.Context, c nodeChange) (now talosapi.System, err error) {
+	err = wait.Until(ctx, r.Plan.UpgradeTimeout, r.Progress, func(ctx context.Context) (err error) {
+		now, err = talosapi.Ask(ctx, c.Target, c.credentials)
+
+		switch {
+		case err != nil:
+			return wait.For("%s to answer (%v)", c.Name, err)
+		case !now.Running:
+			return wait.For("%s to be up (it is %s)", c.Name, now.Stage)
+		default:
+			return nil
+		}
+	})
+
+	return now, err
 }
 
 // evaluateAnswering evaluates a change as soon as the node answers.

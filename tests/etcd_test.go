@@ -160,6 +160,9 @@ func TestTwoEtcds(t *testing.T) {
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireNoChange(t, r.Stack)
 
-	last := r.Talos.Quorum(time.Time{})
-	assert.Equal(t, 3, last[len(last)-1].Healthy)
+	require.Eventually(t, func() bool {
+		all := r.Talos.Quorum(time.Time{})
+
+		return all[len(all)-1].Healthy == 3
+	}, wait, 50*time.Millisecond)
 }

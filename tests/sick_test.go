@@ -29,7 +29,7 @@ func TestSickNodesLeave(t *testing.T) {
 		"control: { role: controlplane, count: 3", "control: { role: controlplane, count: 5", "worker, count: 1",
 		"worker, count: 4",
 		"drainTimeout: 3s", "drainTimeout: 3s, settleTimeout: 2s",
-	).Replace(threeAndOne)))
+	).Replace(threeAndOne)), onSimulatedKubernetes)
 	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 5)
@@ -145,7 +145,7 @@ func TestSickEtcd(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "drainTimeout: 3s",
-		"drainTimeout: 3s, settleTimeout: 1s, nodeTimeout: 20s, upgrade: { timeout: 1m }", 1)))
+		"drainTimeout: 3s, settleTimeout: 1s, nodeTimeout: 20s, upgrade: { timeout: 1m }", 1)), onSimulatedKubernetes)
 	outputs := upResult(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)

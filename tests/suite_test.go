@@ -142,6 +142,10 @@ const kubernetesVariable = "LAB_KUBERNETES"
 // busy with other tests.
 func onRealKubernetes(o *rehearsal.Options) { o.Kubernetes = rehearsal.RealKubernetes }
 
+// onSimulatedKubernetes has them run the simulated ones, whatever the variable says: for tests that ask the API within a
+// second of a fault, in which a released API server would still start.
+func onSimulatedKubernetes(o *rehearsal.Options) { o.Kubernetes = rehearsal.LightKubernetes }
+
 // newOutput keeps what the CLI prints. It is shown when the test fails.
 func newOutput(t *testing.T) *engine.Transcript {
 	o := &engine.Transcript{}

@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/rollout/vmrestart"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/talosimage"
 	"talos-proxmox/components/tokens"
 )
 
@@ -112,7 +113,7 @@ func (h *talosHooks) learnVersion(node *TalosNode) {
 
 		applied, err := machineconfig.Applied(text, patches)
 		if err == nil {
-			h.versions[node.node.Name].Set(machineconfig.System(applied).Kubernetes)
+			h.versions[node.node.Name].Set(talosimage.System(applied).Kubernetes)
 		}
 
 		return err

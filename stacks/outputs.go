@@ -9,9 +9,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"talos-proxmox/components"
-	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/talosimage"
 	"talos-proxmox/stacks/contract"
 )
 
@@ -181,7 +181,7 @@ func schematics(p *plan.Plan) (pulumi.StringMap, error) {
 
 	for _, pool := range p.Pools {
 		for _, n := range pool.Nodes {
-			id, err := machineconfig.SchematicID(p, pool.Image, n)
+			id, err := talosimage.SchematicID(p, pool.Image, n)
 			if err != nil {
 				return nil, err
 			}

@@ -21,7 +21,7 @@ import (
 var module = strings.TrimSuffix(reflect.TypeFor[spec.Spec]().PkgPath(), "components/spec")
 
 // TestImports holds the direction of imports: main, stacks, components, the operations on nodes (rollout/talos,
-// rollout/k3s, rollout/vmrestart), rollout, proxmoxvm, machineconfig, planner, plan, spec; pure packages know neither
+// rollout/k3s, rollout/vmrestart), rollout, proxmoxvm, machineconfig, talosimage, planner, plan, spec; pure packages know neither
 // Pulumi nor the network; the lab knows nothing of ours, for a lab that used our code would agree with our mistakes.
 func TestImports(t *testing.T) {
 	t.Parallel()
@@ -40,15 +40,20 @@ func TestImports(t *testing.T) {
 			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go"},
 		},
 		{"components/plan", []string{"components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go"}},
+		{"components/machineconfig/encode", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{
 			"components/machineconfig/manifests",
 			[]string{"components/plan", "components/spec"},
 			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go"},
 		},
 		{"components/machineconfig", []string{
-			"components/plan", "components/spec", "components/machineconfig/",
-			"components/impact",
+			"components/plan", "components/spec", "components/machineconfig/", "components/talosimage",
 		}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{
+			"components/talosimage",
+			[]string{"components/impact", "components/machineconfig/encode", "components/plan", "components/spec"},
+			[]string{"github.com/pulumi/", "net/http", "k8s.io/"},
+		},
 		{"components/cloudinit", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{
 			"components/k3sconfig",
@@ -87,7 +92,8 @@ func TestImports(t *testing.T) {
 		{"components/rollout/talos", []string{
 			"components/etcd", "components/etcdbackup", "components/hookutil", "components/impact", "components/kubeapi",
 			"components/machineconfig", "components/plan", "components/proxmoxvm", "components/proxmoxvm/",
-			"components/rollout", "components/spec", "components/talosapi", "components/tokens", "components/wait",
+			"components/rollout", "components/spec", "components/talosapi", "components/talosimage", "components/tokens",
+			"components/wait",
 		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout/vmrestart", []string{
 			"components/hookutil", "components/impact", "components/plan", "components/proxmoxapi", "components/proxmoxvm",
@@ -98,8 +104,8 @@ func TestImports(t *testing.T) {
 			"components/proxmoxvm/", "components/spec", "components/upgradepath", "components/wait",
 		}, []string{"github.com/pulumi/", "net/http"}},
 		{"components/proxmoxvm", []string{
-			"components/hookutil", "components/machineconfig", "components/plan", "components/proxmoxapi",
-			"components/proxmoxvm/", "components/spec", "components/tokens", "components/wait",
+			"components/hookutil", "components/plan", "components/proxmoxapi", "components/proxmoxvm/", "components/spec",
+			"components/talosimage", "components/tokens", "components/wait",
 		}, []string{"net/http", "k8s.io/"}},
 		{"components/factoryapi", nil, []string{"github.com/", "k8s.io/"}},
 		{"components/preflight", []string{

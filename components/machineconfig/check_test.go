@@ -12,12 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/spec"
 )
 
 // patched is a cluster of the template kind with patches of cluster, pool and node.
 func patched(versions spec.Versions, cluster, pool, node string) spec.Spec {
-	s := atlas(versions)
+	s := plantest.Atlas(versions)
 	s.Cluster.CNI = spec.CNI{}
 	s.Image = spec.Image{}
 
@@ -45,53 +46,53 @@ func TestCheck(t *testing.T) {
 		spec spec.Spec
 		want string
 	}{
-		"strategic merge": {spec: patched(talos112, "machine:\n  sysctls: {a: b}\n",
+		"strategic merge": {spec: patched(plantest.Talos112, "machine:\n  sysctls: {a: b}\n",
 			"machine:\n  kubelet: {extraArgs: {v: \"4\"}}\n", "machine:\n  time: {disabled: true}\n")},
 		"a document of its own": {
-			spec: patched(talos112, "apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: remote\nurl: tcp://10.0.0.2:514\n", "",
+			spec: patched(plantest.Talos112, "apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: remote\nurl: tcp://10.0.0.2:514\n", "",
 				""),
 		},
 		"a document that the provider does not know": {
-			spec: patched(talos114, "apiVersion: v1alpha1\nkind: SysctlConfig\nparams: {a: b}\n", "", ""),
+			spec: patched(plantest.Talos114, "apiVersion: v1alpha1\nkind: SysctlConfig\nparams: {a: b}\n", "", ""),
 			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is not a patch that Talos can apply: SysctlConfig " +
 				"came after Talos 1.12, and the Talos provider does not know it; use the settings of Talos 1.12, which later " +
 				"versions take, too (given: patches/cluster.yaml, for atlas-control-1); correct the patch",
 		},
-		"deletion": {spec: patched(talos112, "", "",
+		"deletion": {spec: patched(plantest.Talos112, "", "",
 			"cluster:\n  apiServer:\n    admissionControl:\n      - name: PodSecurity\n        $patch: delete\n")},
 		"JSON patch": {
-			spec: patched(talos111, `[{"op": "add", "path": "/machine/sysctls", "value": {"a": "b"}}]`,
+			spec: patched(plantest.Talos111, `[{"op": "add", "path": "/machine/sysctls", "value": {"a": "b"}}]`,
 				"- op: remove\n  path: /machine/sysctls\n", ""),
 		},
 		"JSON patch since 1.12": {
-			spec: patched(talos112, `[{"op": "add", "path": "/machine/sysctls", "value": {"a": "b"}}]`, "", ""),
+			spec: patched(plantest.Talos112, `[{"op": "add", "path": "/machine/sysctls", "value": {"a": "b"}}]`, "", ""),
 			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is not a patch that Talos can apply: JSON6902 " +
 				"patches are not supported for multi-document " +
 				"machine configuration (given: patches/cluster.yaml, for atlas-control-1); write it as a strategic merge patch: " +
 				"since Talos 1.12 a machine configuration has several documents",
 		},
 		"unknown key": {
-			spec: patched(talos112, "machine:\n  sysctl: {a: b}\n", "", ""),
+			spec: patched(plantest.Talos112, "machine:\n  sysctl: {a: b}\n", "", ""),
 			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is not a patch that Talos can apply: error decoding " +
 				"document /v1alpha1/ (line 1): " +
 				"unknown keys found during decoding: machine.sysctl.a (given: patches/cluster.yaml, for atlas-control-1); " +
 				"correct the patch",
 		},
 		"no YAML": {
-			spec: patched(talos112, "", "machine: [", ""),
+			spec: patched(plantest.Talos112, "", "machine: [", ""),
 			want: "the configuration has 1 problem:\n  - pools.control.patches[0]: is not a patch that Talos can apply: decode " +
 				"error: go-yaml load error in parser (while parsing a flow node) at L2.C1: did not find expected node content " +
 				"(given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
 		},
 		"refused, of one node": {
-			spec: patched(talos112, "", "machine:\n  sysctls: {a: b}\n", "machine:\n  network:\n    hostname: other\n"),
+			spec: patched(plantest.Talos112, "", "machine:\n  sysctls: {a: b}\n", "machine:\n  network:\n    hostname: other\n"),
 			want: "the configuration has 1 problem:\n  - pools.control.nodes.2.patches[0]: Talos refuses the machine " +
 				"configuration: " +
 				"static hostname is already set in v1alpha1 config (given: patches/pools.control.nodes.2.yaml, for " +
 				"atlas-control-2); correct the patch",
 		},
 		"refused, of all nodes": {
-			spec: patched(talos112, "cluster:\n  network:\n    cni: {name: calico}\n", "", ""),
+			spec: patched(plantest.Talos112, "cluster:\n  network:\n    cni: {name: calico}\n", "", ""),
 			want: "the configuration has 2 problems:\n  - cluster.patches[0]: Talos refuses the machine configuration: " +
 				"v1alpha1.Config: cni name should be one of " +
 				`["flannel", "custom", "none"]` + " (given: patches/cluster.yaml, for atlas-control-1); correct the patch\n" +
@@ -99,7 +100,7 @@ func TestCheck(t *testing.T) {
 				"atlas-control-1); leave it out of the patch, and use cluster.cni.name",
 		},
 		"a file's name": {
-			spec: patched(talos112, "/etc/hostname", "@/etc/hostname", ""),
+			spec: patched(plantest.Talos112, "/etc/hostname", "@/etc/hostname", ""),
 			want: "the configuration has 2 problems:\n  - cluster.patches[0]: is not a patch that Talos can apply: expected a " +
 				"YAML document at line 1 " +
 				"(given: patches/cluster.yaml, for atlas-control-1); correct the patch\n" +
@@ -108,12 +109,12 @@ func TestCheck(t *testing.T) {
 				"(given: patches/pools.control.yaml, for atlas-control-1); correct the patch",
 		},
 		"empty": {
-			spec: patched(talos112, "# nothing\n", "", ""),
+			spec: patched(plantest.Talos112, "# nothing\n", "", ""),
 			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is not a patch that Talos can apply: it is empty " +
 				"(given: patches/cluster.yaml, for atlas-control-1); correct the patch",
 		},
 		"several": {
-			spec: patched(talos112, "just a text", "machine:\n  sysctl: {a: b}\n", ""),
+			spec: patched(plantest.Talos112, "just a text", "machine:\n  sysctl: {a: b}\n", ""),
 			want: "the configuration has 2 problems:\n  - cluster.patches[0]: is not a patch that Talos can apply: expected a " +
 				"YAML document at line 1 " +
 				"(given: patches/cluster.yaml, for atlas-control-1); correct the patch\n" +
@@ -123,7 +124,7 @@ func TestCheck(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Check(planOf(t, test.spec))
+			_, err := Check(plantest.New(t, test.spec))
 
 			got := ""
 			if err != nil {
@@ -144,14 +145,14 @@ func TestNeeds(t *testing.T) {
 	alone := patched(spec.Versions{Talos: "v1.11.2", Kubernetes: "v1.31.1"}, "", kubeSpan, "")
 	alone.Cluster.Discovery = spec.DiscoveryKubernetes
 
-	cilium := patched(talos112, "machine:\n  features:\n    kubePrism: {port: 7446}\n", "", "")
+	cilium := patched(plantest.Talos112, "machine:\n  features:\n    kubePrism: {port: 7446}\n", "", "")
 	cilium.Cluster.CNI = spec.CNI{Name: spec.CNICilium, Version: "1.18.4"}
 
 	for name, test := range map[string]struct {
 		spec spec.Spec
 		want string
 	}{
-		"KubeSpan with the service": {spec: patched(talos112, "", kubeSpan, "")},
+		"KubeSpan with the service": {spec: patched(plantest.Talos112, "", kubeSpan, "")},
 		"KubeSpan without it": {
 			spec: alone,
 			want: "the configuration has 1 problem:\n  - pools.control.patches[0]: Talos refuses the machine " +
@@ -165,7 +166,7 @@ func TestNeeds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Check(planOf(t, test.spec))
+			_, err := Check(plantest.New(t, test.spec))
 
 			got := ""
 			if err != nil {
@@ -189,7 +190,7 @@ func TestPatchIsNoFile(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		p := planOf(t, patched(talos112, "", "machine: { sysctls: { x: y } }", text))
+		p := plantest.New(t, patched(plantest.Talos112, "", "machine: { sysctls: { x: y } }", text))
 		if _, err := Check(p); err != nil {
 			t.Fatal(text, err)
 		}
@@ -228,7 +229,7 @@ func TestPatchIsNoFile(t *testing.T) {
 
 // TestCheckWarns: what Talos only warns of does not stop anybody.
 func TestCheckWarns(t *testing.T) {
-	warnings, err := Check(planOf(t, patched(talos112, "",
+	warnings, err := Check(plantest.New(t, patched(plantest.Talos112, "",
 		"machine:\n  install:\n    extensions: [{image: ghcr.io/siderolabs/gvisor:1}]\n", "")))
 
 	want := []spec.Problem{{
@@ -246,12 +247,12 @@ func TestCheckWarns(t *testing.T) {
 func TestCheckLabels(t *testing.T) {
 	const lost = ", and with it all other labels that Talos sets there; use "
 
-	s := patched(talos112, "machine:\n  nodeTaints: {a: NoSchedule}\n  nodeLabels: {node-role.kubernetes.io/db: x}\n", "", "")
+	s := patched(plantest.Talos112, "machine:\n  nodeTaints: {a: NoSchedule}\n  nodeLabels: {node-role.kubernetes.io/db: x}\n", "", "")
 	s.Pools["worker"] = spec.Pool{Role: spec.RoleWorker, Count: new(1), Addresses: "10.0.0.21", VMSpec: spec.VMSpec{
 		Labels: map[string]string{"node-role.kubernetes.io/worker": ""}, Taints: map[string]string{"gpu": "x:NoSchedule"},
 	}}
 
-	warnings, err := Check(planOf(t, s))
+	warnings, err := Check(plantest.New(t, s))
 	require.Empty(t, warnings)
 
 	var problems spec.Problems
@@ -277,7 +278,7 @@ func TestCheckLabels(t *testing.T) {
 	}}
 	s.Pools["worker"] = pool
 
-	_, err = Check(planOf(t, s))
+	_, err = Check(plantest.New(t, s))
 	if err == nil || !strings.Contains(err.Error(), "the kubelet registers no node with a taint twice: what taints states "+
 		"is in registerWithTaints already") {
 		t.Error(err)
@@ -286,11 +287,11 @@ func TestCheckLabels(t *testing.T) {
 
 // TestExternalIsNotChecked: the program does not configure those nodes.
 func TestExternalIsNotChecked(t *testing.T) {
-	s := atlas(spec.Versions{Talos: "v1.12.4"})
+	s := plantest.Atlas(spec.Versions{Talos: "v1.12.4"})
 	s.Cluster.Bootstrap, s.Cluster.CNI, s.Image = spec.BootstrapExternal, spec.CNI{}, spec.Image{}
 	s.Pools = map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "10.0.0.11"}}
 
-	if warnings, err := Check(planOf(t, s)); err != nil || warnings != nil {
+	if warnings, err := Check(plantest.New(t, s)); err != nil || warnings != nil {
 		t.Error(warnings, err)
 	}
 }
@@ -306,23 +307,23 @@ func TestK3sManifestsAreChecked(t *testing.T) {
 }
 
 func TestUnknownEndpoint(t *testing.T) {
-	s := patched(talos112, "", "", "")
+	s := patched(plantest.Talos112, "", "", "")
 	s.Image.Factory.Extensions = []string{plan.GuestAgent}
 	s.Network = spec.Network{CIDR: "10.0.0.0/16", Addressing: spec.AddressingAgent}
 	s.Pools["control"] = spec.Pool{Role: spec.RoleControlPlane, Count: new(1)}
 
-	if warnings, err := Check(planOf(t, s)); err != nil || warnings != nil {
+	if warnings, err := Check(plantest.New(t, s)); err != nil || warnings != nil {
 		t.Error(warnings, err)
 	}
 }
 
 func BenchmarkCheck(b *testing.B) {
-	s := patched(talos112, "machine:\n  sysctls: {a: b}\n", "", "")
+	s := patched(plantest.Talos112, "machine:\n  sysctls: {a: b}\n", "", "")
 	s.Pools["control"] = spec.Pool{
 		Role: spec.RoleControlPlane, Count: new(200), VMIDs: "1000-1999",
 		Addresses: "10.0.0.11-10.0.3.255",
 	}
-	p := planOf(b, s)
+	p := plantest.New(b, s)
 
 	for b.Loop() {
 		if _, err := Check(p); err != nil {
@@ -337,10 +338,10 @@ func BenchmarkCheck(b *testing.B) {
 func TestCheckFindsAll(t *testing.T) {
 	t.Parallel()
 
-	s := patched(talos112, "machine:\n  sysctl: {a: b}\n", "cluster:\n  network:\n    cni: {name: calico}\n",
+	s := patched(plantest.Talos112, "machine:\n  sysctl: {a: b}\n", "cluster:\n  network:\n    cni: {name: calico}\n",
 		"machine: [")
 
-	_, whole := Check(planOf(t, s))
+	_, whole := Check(plantest.New(t, s))
 	alone, err := CheckPatches(s)
 	require.NoError(t, err)
 
@@ -397,7 +398,7 @@ func TestCheckOfAnEmptyPool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			s := patched(talos112, "", "", "")
+			s := patched(plantest.Talos112, "", "", "")
 			s.Pools["scaled"] = spec.Pool{
 				Role: spec.RoleWorker, Count: new(0), Addresses: "10.0.0.21-22",
 				Patches: []spec.Patch{{Path: "pools.scaled.patches[0]", Origin: "own.yaml", Text: test.patch}},
@@ -405,7 +406,7 @@ func TestCheckOfAnEmptyPool(t *testing.T) {
 			// Each node of a metal image has its own installer.
 			for _, platform := range []spec.Platform{spec.PlatformNoCloud, spec.PlatformMetal} {
 				s.Image.Platform = platform
-				warnings, err := Check(planOf(t, s))
+				warnings, err := Check(plantest.New(t, s))
 				assert.Empty(t, warnings)
 
 				if test.want == "" {

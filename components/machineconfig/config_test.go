@@ -12,64 +12,10 @@ import (
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/planner"
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/golden"
 )
-
-// atlas is the home cluster of the examples: an image for each node.
-func atlas(versions spec.Versions) spec.Spec {
-	return spec.Spec{
-		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "atlas"}}},
-		Cluster: spec.Cluster{
-			Name: "atlas", Versions: versions, CNI: spec.CNI{Name: spec.CNICilium, Version: "1.16.5", KubeProxy: new(false)},
-		},
-		Image: spec.Image{
-			Platform: spec.PlatformMetal,
-			Factory:  spec.FactoryImage{Extensions: []string{"tailscale", "qemu-guest-agent"}},
-		},
-		Network: spec.Network{
-			CIDR: "10.0.0.0/16", Gateway: "10.0.0.1", Nameservers: []string{"1.1.1.1", "8.8.8.8"},
-		},
-		Pools: map[string]spec.Pool{
-			"control": {Role: spec.RoleControlPlane, Count: new(1), Names: "talos-cp-{nn}", Addresses: "10.0.0.11-13"},
-			"worker": {
-				Role: spec.RoleWorker, Names: "talos-worker-{nn}", Addresses: "10.0.0.21-22",
-				VMSpec: spec.VMSpec{
-					Labels: map[string]string{"tier": "db", "empty": "", "node-role.kubernetes.io/worker": ""},
-					Taints: map[string]string{"dedicated": "db:NoSchedule", "spot": "PreferNoSchedule"},
-				},
-				Nodes: map[string]spec.NodeSpec{"1": {}, "2": {
-					VMSpec: spec.VMSpec{
-						Annotations: map[string]string{"rack": "2"}, Labels: map[string]string{"zone": "b"},
-						Disk: spec.DiskOptions{Interface: new("virtio0")},
-					},
-					Patches: []spec.Patch{{
-						Path: "pools.worker.nodes.2.patches[0]", Origin: "node.yaml",
-						Text: "machine:\n  sysctls:\n    vm.max_map_count: \"262144\"\n",
-					}},
-				}},
-			},
-		},
-	}
-}
-
-var (
-	talos111 = spec.Versions{Talos: "v1.11.2", Kubernetes: "v1.32.1"}
-	talos112 = spec.Versions{Talos: "v1.12.4", Kubernetes: "v1.34.2"}
-	talos114 = spec.Versions{Talos: "v1.14.1", Kubernetes: "v1.37.0"}
-)
-
-func planOf(t testing.TB, s spec.Spec) *plan.Plan {
-	t.Helper()
-
-	p, err := planner.Plan(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	return p
-}
 
 // accepted compares everything that is rendered for a plan with a file, and lets Talos' validator read it.
 func accepted(t *testing.T, name string, p *plan.Plan) {
@@ -138,18 +84,18 @@ func fullConfiguration(t *testing.T, p *plan.Plan, node plan.Node) talosconfig.P
 
 // TestPatches: everything that is rendered for a cluster, for the two generations of Talos' documents.
 func TestPatches(t *testing.T) {
-	for name, versions := range map[string]spec.Versions{"1.11": talos111, "1.12": talos112} {
+	for name, versions := range map[string]spec.Versions{"1.11": plantest.Talos111, "1.12": plantest.Talos112} {
 		t.Run(name, func(t *testing.T) {
-			accepted(t, "patches-"+name+".yaml", planOf(t, atlas(versions)))
+			accepted(t, "patches-"+name+".yaml", plantest.New(t, plantest.Atlas(versions)))
 		})
 	}
 }
 
 // TestGPUs: what the driver of a GPU pool needs, where its image has one.
 func TestGPUs(t *testing.T) {
-	for name, versions := range map[string]spec.Versions{"1.11": talos111, "1.12": talos112} {
+	for name, versions := range map[string]spec.Versions{"1.11": plantest.Talos111, "1.12": plantest.Talos112} {
 		t.Run(name, func(t *testing.T) {
-			s := atlas(versions)
+			s := plantest.Atlas(versions)
 			s.Cluster.CNI = spec.CNI{}
 			s.Pools = map[string]spec.Pool{
 				"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "10.0.0.11"},
@@ -158,98 +104,17 @@ func TestGPUs(t *testing.T) {
 					Image: spec.PoolImage{Extensions: []string{"nvidia-open-gpu-kernel-modules-lts", "nvidia-container-toolkit-lts"}},
 				},
 			}
-			accepted(t, "gpu-"+name+".yaml", planOf(t, s))
+			accepted(t, "gpu-"+name+".yaml", plantest.New(t, s))
 		})
 	}
-}
-
-// TestInstaller: the installer carries what the image of the first boot carries.
-func TestInstaller(t *testing.T) {
-	const (
-		// what the factory calls an empty schematic
-		plain = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
-		agent = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515" // and one with the guest agent only
-	)
-
-	template := func(schematic *spec.Schematic) spec.Spec {
-		s := atlas(talos112)
-		s.Image = spec.Image{
-			Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "9000", Worker: "9000"},
-			Schematic: schematic,
-		}
-		s.Network.Nameservers = nil
-
-		return s
-	}
-
-	factory := func(f spec.FactoryImage) spec.Spec {
-		s := atlas(talos112)
-		s.Image = spec.Image{Factory: f}
-
-		return s
-	}
-
-	for name, test := range map[string]struct {
-		spec spec.Spec
-		want string
-	}{
-		"plain template": {template(nil), "ghcr.io/siderolabs/installer:v1.12.4"},
-		"plain template of Talos 1.14": {
-			func() spec.Spec {
-				s := template(nil)
-				s.Cluster.Versions = talos114
-
-				return s
-			}(), "factory.talos.dev/metal-installer/" + plain + ":v1.14.1",
-		},
-		"template with extensions": {
-			template(&spec.Schematic{Extensions: []string{"siderolabs/qemu-guest-agent"}}),
-			"factory.talos.dev/metal-installer/" + agent + ":v1.12.4",
-		},
-		"template with schematic": {
-			template(&spec.Schematic{ID: plain}),
-			"factory.talos.dev/metal-installer/" + plain + ":v1.12.4",
-		},
-		"plain factory": {factory(spec.FactoryImage{}), "factory.talos.dev/nocloud-installer/" + plain + ":v1.12.4"},
-		"private factory": {
-			factory(spec.FactoryImage{URL: "https://factory.example.com:8443/", Extensions: []string{"qemu-guest-agent"}}),
-			"factory.example.com:8443/nocloud-installer/" + agent + ":v1.12.4",
-		},
-		"plain template for SecureBoot": {
-			forSecureBoot(template(nil)), "factory.talos.dev/metal-installer-secureboot/" + plain + ":v1.12.4",
-		},
-		"template for SecureBoot, with extensions": {
-			forSecureBoot(template(&spec.Schematic{Extensions: []string{"siderolabs/qemu-guest-agent"}})),
-			"factory.talos.dev/metal-installer-secureboot/" + agent + ":v1.12.4",
-		},
-		"private factory, for SecureBoot": {
-			forSecureBoot(factory(spec.FactoryImage{URL: "http://factory.lan:8080"})),
-			"factory.lan:8080/nocloud-installer-secureboot/" + plain + ":v1.12.4",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := planOf(t, test.spec)
-
-			got, err := Installer(p, p.Pools[0].Image, p.Pools[0].Nodes[0])
-			if err != nil || got != test.want {
-				t.Errorf("got %s %v, want %s", got, err, test.want)
-			}
-		})
-	}
-}
-
-func forSecureBoot(s spec.Spec) spec.Spec {
-	s.Image.SecureBoot = true
-
-	return s
 }
 
 // TestBase: what a cluster leaves at its defaults is not in its patches.
 func TestBase(t *testing.T) {
-	s := atlas(talos112)
+	s := plantest.Atlas(plantest.Talos112)
 	s.Cluster.CNI = spec.CNI{}
 	s.Image = spec.Image{}
-	p := planOf(t, s)
+	p := plantest.New(t, s)
 
 	got, err := Patches(p, p.Pools[1])
 	if err != nil {

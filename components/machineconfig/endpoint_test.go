@@ -6,13 +6,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/spec"
 )
 
 // endpoints are the ways to reach a cluster of three control planes and one worker.
 func endpoints(versions spec.Versions) map[string]spec.Spec {
 	three := func(change func(*spec.Spec)) spec.Spec {
-		s := atlas(versions)
+		s := plantest.Atlas(versions)
 		s.Cluster.CNI = spec.CNI{}
 		s.Pools = map[string]spec.Pool{
 			"control": {Role: spec.RoleControlPlane, Count: new(3), Addresses: "10.0.0.11-13"},
@@ -55,10 +56,10 @@ func endpoints(versions spec.Versions) map[string]spec.Spec {
 
 // TestEndpoints: what is rendered for each way to reach the cluster, for the two generations of Talos' documents.
 func TestEndpoints(t *testing.T) {
-	for name, versions := range map[string]spec.Versions{"1.11": talos111, "1.12": talos112} {
+	for name, versions := range map[string]spec.Versions{"1.11": plantest.Talos111, "1.12": plantest.Talos112} {
 		for mode, s := range endpoints(versions) {
 			t.Run(mode+" "+name, func(t *testing.T) {
-				p := planOf(t, s)
+				p := plantest.New(t, s)
 				accepted(t, "endpoint-"+mode+"-"+name+".yaml", p)
 
 				control, worker := fullConfiguration(t, p, p.Pools[0].Nodes[1]), fullConfiguration(t, p, p.Pools[1].Nodes[0])
@@ -150,7 +151,7 @@ func TestDiscovery(t *testing.T) {
 		t.Run(string(way), func(t *testing.T) {
 			s := patched(spec.Versions{Talos: "v1.11.2", Kubernetes: "v1.31.1"}, "", "", "")
 			s.Cluster.Discovery = way
-			p := planOf(t, s)
+			p := plantest.New(t, s)
 
 			if _, err := Check(p); err != nil {
 				t.Error(err)

@@ -13,14 +13,16 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 
+	"talos-proxmox/components/machineconfig/encode"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/golden"
 )
 
 // walled is a production cluster: firewalls are set up because it is one.
 func walled(versions spec.Versions, cni spec.CNI) spec.Spec {
-	s := atlas(versions)
+	s := plantest.Atlas(versions)
 	s.Environment = spec.EnvironmentProduction
 	s.Cluster.CNI = cni
 	s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.20"}
@@ -47,8 +49,8 @@ func TestFirewalls(t *testing.T) {
 	for name, cni := range map[string]spec.CNI{"flannel": withFlannel, "cilium": withCilium} {
 		var texts []string
 
-		for _, versions := range []spec.Versions{talos111, talos112} {
-			p := planOf(t, walled(versions, cni))
+		for _, versions := range []spec.Versions{plantest.Talos111, plantest.Talos112} {
+			p := plantest.New(t, walled(versions, cni))
 
 			var b strings.Builder
 
@@ -56,7 +58,7 @@ func TestFirewalls(t *testing.T) {
 				fmt.Fprintf(&b, "# Talos, pool %s\n", pool.Name)
 
 				for i, doc := range firewall(pool) {
-					text, err := render(doc)
+					text, err := encode.Document(doc)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -120,12 +122,12 @@ func TestPatchesBehindFirewalls(t *testing.T) {
 		"neither":            {"machine:\n  sysctls: {vm.max_map_count: \"262144\"}\n", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := walled(talos112, withFlannel)
+			s := walled(plantest.Talos112, withFlannel)
 			s.Firewall.Open = test.open
 			s.Cluster.Patches = []spec.Patch{{Path: "cluster.patches[0]", Origin: "own.yaml", Text: test.patch}}
 
 			got := ""
-			if _, err := Check(planOf(t, s)); err != nil {
+			if _, err := Check(plantest.New(t, s)); err != nil {
 				got = err.Error()
 			}
 
@@ -138,10 +140,10 @@ func TestPatchesBehindFirewalls(t *testing.T) {
 
 // TestNoFirewall: a lab has none.
 func TestNoFirewall(t *testing.T) {
-	s := walled(talos112, withFlannel)
+	s := walled(plantest.Talos112, withFlannel)
 	s.Environment = spec.EnvironmentLab
 
-	for _, pool := range planOf(t, s).Pools {
+	for _, pool := range plantest.New(t, s).Pools {
 		if docs, rules := firewall(pool), pool.FirewallRules(); docs != nil || rules != nil {
 			t.Error(docs, rules)
 		}
@@ -226,9 +228,9 @@ func TestNothingNeededIsClosed(t *testing.T) {
 	}
 
 	for name, c := range cnis {
-		for _, versions := range []spec.Versions{talos111, talos112} {
+		for _, versions := range []spec.Versions{plantest.Talos111, plantest.Talos112} {
 			t.Run(name+" "+versions.Talos, func(t *testing.T) {
-				p := planOf(t, walled(versions, c.cni))
+				p := plantest.New(t, walled(versions, c.cni))
 				all := append(slices.Clone(needed), wire{outsider, worker, "tcp", 443}, wire{"2001:db8::1", worker, "tcp", 80},
 					wire{aControl, worker, "udp", 30010})
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/impact"
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/golden"
 )
@@ -130,9 +131,9 @@ func TestLaterSettings(t *testing.T) {
 			text = "apiVersion: v1alpha1\n" + text
 		}
 
-		s := atlas(talos112)
+		s := plantest.Atlas(plantest.Talos112)
 		s.Cluster.Patches = []spec.Patch{{Path: "cluster.patches[0]", Origin: "a.yaml", Text: text}}
-		_, err := Check(planOf(t, s))
+		_, err := Check(plantest.New(t, s))
 		require.ErrorContains(t, err, "cluster.patches[0]: is not a patch that Talos can apply: "+want+" came after Talos 1.12")
 	}
 

@@ -12,6 +12,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/talosimage"
 )
 
 // override is what the plan decides and a patch may change without a word.
@@ -91,7 +92,7 @@ func linkOf(c talosconfig.Provider, node plan.Node) string {
 
 	for _, d := range c.Machine().Network().Devices() {
 		selected := d.Selector() != nil && strings.EqualFold(d.Selector().HardwareAddress(), node.MAC)
-		if !selected && d.Interface() != linkName {
+		if !selected && d.Interface() != talosimage.LinkName {
 			continue
 		}
 
@@ -102,7 +103,7 @@ func linkOf(c talosconfig.Provider, node plan.Node) string {
 	}
 
 	for _, l := range c.NetworkCommonLinkConfigs() {
-		if l.Name() == linkName || l.Name() == linkAlias {
+		if l.Name() == talosimage.LinkName || l.Name() == linkAlias {
 			for _, a := range l.Addresses() {
 				said = append(said, a.Address().String())
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/spec"
 )
 
@@ -104,7 +105,7 @@ func TestOverrides(t *testing.T) {
 			worker.Nodes = map[string]spec.NodeSpec{"1": worker.Nodes["1"]}
 			s.Pools["worker"] = worker
 
-			warnings, err := Check(planOf(t, s))
+			warnings, err := Check(plantest.New(t, s))
 			if test.problem == "" {
 				require.NoError(t, err)
 			} else {
@@ -125,9 +126,9 @@ func TestOverrides(t *testing.T) {
 func TestOverriddenHostname(t *testing.T) {
 	t.Parallel()
 
-	s := patched(talos112, "", "", "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: other\n")
+	s := patched(plantest.Talos112, "", "", "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: other\n")
 
-	_, err := Check(planOf(t, s))
+	_, err := Check(plantest.New(t, s))
 	require.EqualError(t, err, "the configuration has 1 problem:\n  - pools.control.nodes.2.patches[0]: overrides the "+
 		"hostname of the plan, atlas-control-2 (given: patches/pools.control.nodes.2.yaml, for atlas-control-2); leave it "+
 		"out of the patch, and use pools.control.names")
@@ -187,7 +188,7 @@ func TestFamilyOfNetworks(t *testing.T) {
 				s.Cluster.Patches = []spec.Patch{{Path: "cluster.patches[0]", Origin: "own.yaml", Text: test.patch}}
 			}
 
-			_, err := Check(planOf(t, s))
+			_, err := Check(plantest.New(t, s))
 			if test.want == "" {
 				require.NoError(t, err)
 			} else {
@@ -221,7 +222,7 @@ func TestLinkLocalGateway(t *testing.T) {
 		Text: "cluster: {network: {podSubnets: [fd00:10:244::/56], serviceSubnets: [fd00:10:96::/112]}}",
 	}}
 
-	p := planOf(t, s)
+	p := plantest.New(t, s)
 
 	warnings, err := Check(p)
 	require.NoError(t, err)
@@ -245,7 +246,7 @@ func TestNodesAmongPods(t *testing.T) {
 			Role: spec.RoleControlPlane, Count: new(1), Addresses: spec.Range(first),
 		}}
 
-		_, err := Check(planOf(t, s))
+		_, err := Check(plantest.New(t, s))
 		require.EqualError(t, err, "the configuration has 1 problem:\n  - network.cidr: must not lie in the networks of pods "+
 			"and services, 10.244.0.0/16 and 10.96.0.0/12 (given: "+cidr+"); choose another one for the nodes, or state "+
 			"others for pods and services in a patch (cluster.network.podSubnets, serviceSubnets)")

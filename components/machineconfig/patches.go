@@ -1,6 +1,6 @@
-// Package machineconfig renders what a plan means for Talos: configuration patches, schematics and META values made
-// from Talos' own types, and their check by Talos' own validator. It is pure. No patch holds a secret, but those that
-// Tailscale and EtcdEncryption render.
+// Package machineconfig renders what a plan means for Talos: configuration patches made from Talos' own types,
+// and their check by Talos' own validator. It is pure. No patch holds a secret, but those that Tailscale and
+// EtcdEncryption render.
 package machineconfig
 
 import (
@@ -18,9 +18,11 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 
+	"talos-proxmox/components/machineconfig/encode"
 	"talos-proxmox/components/machineconfig/manifests"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/talosimage"
 )
 
 // Patches returns the configuration patches of a pool, in the order they are applied: the program's own, the operator's
@@ -96,7 +98,7 @@ func own(pool string, docs []config.Document) ([]spec.Patch, error) {
 	var patches []spec.Patch
 
 	for _, doc := range docs {
-		text, err := render(doc)
+		text, err := encode.Document(doc)
 		if err != nil {
 			return nil, err
 		}
@@ -161,7 +163,7 @@ func base(contract *talosconfig.VersionContract, p *plan.Plan, pool plan.Planned
 	}
 
 	if pool.Image.Scope != plan.PerNode {
-		image, err := Installer(p, pool.Image, plan.Node{})
+		image, err := talosimage.Installer(p, pool.Image, plan.Node{})
 		if err != nil {
 			return nil, err
 		}
@@ -232,7 +234,7 @@ func machine(p *plan.Plan, node plan.Node) (*v1alpha1.MachineConfig, error) {
 	}
 
 	if pool.Image.Scope == plan.PerNode {
-		image, err := Installer(p, pool.Image, node)
+		image, err := talosimage.Installer(p, pool.Image, node)
 		if err != nil {
 			return nil, err
 		}

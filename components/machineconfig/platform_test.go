@@ -8,12 +8,13 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/spec"
 )
 
 // platform is a cluster without workers that has everything for those who work on it.
 func platform(versions spec.Versions) spec.Spec {
-	s := atlas(versions)
+	s := plantest.Atlas(versions)
 	s.Cluster.CNI = spec.CNI{}
 	delete(s.Pools, "worker")
 
@@ -44,9 +45,9 @@ func platform(versions spec.Versions) spec.Spec {
 
 // TestPlatform: what is rendered for those who work on the cluster, for the generations of Talos' documents.
 func TestPlatform(t *testing.T) {
-	for name, versions := range map[string]spec.Versions{"1.11": talos111, "1.12": talos112} {
+	for name, versions := range map[string]spec.Versions{"1.11": plantest.Talos111, "1.12": plantest.Talos112} {
 		t.Run(name, func(t *testing.T) {
-			p := planOf(t, platform(versions))
+			p := plantest.New(t, platform(versions))
 			accepted(t, "platform-"+name+".yaml", p)
 
 			c := fullConfiguration(t, p, p.Pools[0].Nodes[0])
@@ -89,10 +90,10 @@ func TestPlatform(t *testing.T) {
 // TestOldContract: the label of control planes is taken off only where Talos sets it.
 func TestOldContract(t *testing.T) {
 	for contract, want := range map[string]bool{"v1.7.0": false, "v1.8.0": true} {
-		versions := talos112
+		versions := plantest.Talos112
 		versions.Contract = contract
 
-		p := planOf(t, platform(versions))
+		p := plantest.New(t, platform(versions))
 		patches, err := Patches(p, p.Pools[0])
 		require.NoError(t, err)
 		require.Equal(t, want, strings.Contains(strings.Join(patches, ""), constants.LabelExcludeFromExternalLB), contract)
@@ -103,11 +104,11 @@ func TestOldContract(t *testing.T) {
 
 // TestAuthentication: the configuration reaches the API server as a file of the host.
 func TestAuthentication(t *testing.T) {
-	s := atlas(talos112)
+	s := plantest.Atlas(plantest.Talos112)
 	s.Cluster.APIServer.Authentication = &spec.InlineOrFile{
 		Text: "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\njwt: []\n",
 	}
-	p := planOf(t, s)
+	p := plantest.New(t, s)
 	c := fullConfiguration(t, p, p.Pools[0].Nodes[0])
 
 	files, err := c.Machine().Files()
@@ -123,13 +124,13 @@ func TestAuthentication(t *testing.T) {
 	require.False(t, c.RawV1Alpha1().ClusterConfig.ScheduleOnControlPlanes())
 
 	s.Cluster.SchedulableControlPlanes = new(true)
-	p = planOf(t, s)
+	p = plantest.New(t, s)
 	require.True(t, fullConfiguration(t, p, p.Pools[0].Nodes[0]).RawV1Alpha1().ClusterConfig.ScheduleOnControlPlanes())
 }
 
 // TestLonghorn: kubelets see what its pods mount, and only with the addon.
 func TestLonghorn(t *testing.T) {
-	s := atlas(talos112)
+	s := plantest.Atlas(plantest.Talos112)
 	s.Image.Factory.Extensions = append(s.Image.Factory.Extensions, "iscsi-tools", "util-linux-tools")
 
 	for _, wanted := range []bool{false, true} {
@@ -137,7 +138,7 @@ func TestLonghorn(t *testing.T) {
 			s.Cluster.Addons = []spec.Addon{spec.AddonLonghorn}
 		}
 
-		p := planOf(t, s)
+		p := plantest.New(t, s)
 		for _, pool := range p.Pools {
 			mounts := fullConfiguration(t, p, pool.Nodes[0]).RawV1Alpha1().MachineConfig.MachineKubelet.KubeletExtraMounts
 			require.Equal(t, wanted, len(mounts) == 1, mounts)

@@ -11,6 +11,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/meta"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 
+	"talos-proxmox/components/machineconfig/encode"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
@@ -72,7 +73,7 @@ func RegistryLogins(p *plan.Plan, text string) ([]string, error) {
 	var patches []string
 
 	for _, doc := range docs {
-		patch, err := render(doc)
+		patch, err := encode.Document(doc)
 		if err != nil {
 			return nil, err
 		}

@@ -5,12 +5,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/spec"
 )
 
 // TestSecretManifests: they reach control planes, after the program's own.
 func TestSecretManifests(t *testing.T) {
-	p := planOf(t, atlas(talos112))
+	p := plantest.New(t, plantest.Atlas(plantest.Talos112))
 
 	const text = "apiVersion: v1\nkind: Secret\nmetadata: {name: deploy-key}\nstringData: {key: x}\n"
 
@@ -40,9 +41,9 @@ func TestRegistryLogins(t *testing.T) {
 mirror.lan: { identityToken: token, ca: "` + "-----BEGIN CERTIFICATE-----" + `" }
 `
 
-	for name, versions := range map[string]spec.Versions{"1.11": talos111, "1.12": talos112} {
+	for name, versions := range map[string]spec.Versions{"1.11": plantest.Talos111, "1.12": plantest.Talos112} {
 		t.Run(name, func(t *testing.T) {
-			p := planOf(t, atlas(versions))
+			p := plantest.New(t, plantest.Atlas(versions))
 			worker := fullConfiguration(t, p, p.Pools[1].Nodes[0])
 
 			patches, err := RegistryLogins(p, logins)

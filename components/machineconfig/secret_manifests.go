@@ -3,6 +3,7 @@ package machineconfig
 import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 
+	"talos-proxmox/components/machineconfig/encode"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
@@ -14,7 +15,7 @@ func SecretManifests(pool plan.PlannedPool, text string) (string, error) {
 		return "", nil
 	}
 
-	return render(&v1alpha1.Config{ConfigVersion: "v1alpha1", ClusterConfig: &v1alpha1.ClusterConfig{
+	return encode.Document(&v1alpha1.Config{ConfigVersion: "v1alpha1", ClusterConfig: &v1alpha1.ClusterConfig{
 		ClusterInlineManifests: v1alpha1.ClusterInlineManifests{{
 			InlineManifestName: "secrets", InlineManifestContents: text,
 		}},

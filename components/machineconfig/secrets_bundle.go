@@ -22,6 +22,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"go.yaml.in/yaml/v4"
+
+	"talos-proxmox/components/machineconfig/encode"
 )
 
 // Secrets are the machine secrets of a cluster in the form that the talos provider has them: PEM in base64. All of it
@@ -67,7 +69,7 @@ func ReadSecrets(text string) (Secrets, error) {
 // two secrets is empty. Talos generates the newer one only, and a cluster that has the older one could not read what it
 // wrote. The patch is secret.
 func EtcdEncryption(secretbox, aesCBC string) (string, error) {
-	return render(&v1alpha1.Config{ConfigVersion: "v1alpha1", ClusterConfig: &v1alpha1.ClusterConfig{
+	return encode.Document(&v1alpha1.Config{ConfigVersion: "v1alpha1", ClusterConfig: &v1alpha1.ClusterConfig{
 		ClusterSecretboxEncryptionSecret: secretbox, ClusterAESCBCEncryptionSecret: aesCBC,
 	}})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"go.yaml.in/yaml/v4"
 
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/spec"
 )
 
@@ -66,8 +67,8 @@ func TestReadSecrets(t *testing.T) {
 
 // TestEtcdEncryption: for each version, a control plane has the one secret that its cluster has.
 func TestEtcdEncryption(t *testing.T) {
-	for _, versions := range []spec.Versions{talos111, talos112} {
-		p := planOf(t, patched(versions, "", "", ""))
+	for _, versions := range []spec.Versions{plantest.Talos111, plantest.Talos112} {
+		p := plantest.New(t, patched(versions, "", "", ""))
 
 		for _, want := range [][2]string{{"new", ""}, {"", "old"}} {
 			patch, err := EtcdEncryption(want[0], want[1])

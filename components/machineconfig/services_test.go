@@ -7,6 +7,7 @@ import (
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/spec"
 )
 
@@ -23,7 +24,7 @@ jrqlqhqyFDgnQsna4jvY4EqbkMBeDQ==
 
 // around is a cluster that is told of everything around it.
 func around(versions spec.Versions) spec.Spec {
-	s := atlas(versions)
+	s := plantest.Atlas(versions)
 	s.Cluster.CNI = spec.CNI{}
 	s.Network.TimeServers = []string{"10.0.0.1", "time.example.com"}
 	s.Cluster.RegistryMirrors = map[string][]string{
@@ -51,9 +52,9 @@ var older = spec.Versions{Talos: "v1.10.3", Kubernetes: "v1.32.1"}
 
 // TestServices: what nodes are told of what is around them, for the generations of Talos' documents.
 func TestServices(t *testing.T) {
-	for name, versions := range map[string]spec.Versions{"1.10": older, "1.11": talos111, "1.12": talos112} {
+	for name, versions := range map[string]spec.Versions{"1.10": older, "1.11": plantest.Talos111, "1.12": plantest.Talos112} {
 		t.Run(name, func(t *testing.T) {
-			p := planOf(t, around(versions))
+			p := plantest.New(t, around(versions))
 			accepted(t, "services-"+name+".yaml", p)
 
 			control, worker := fullConfiguration(t, p, p.Pools[0].Nodes[0]), fullConfiguration(t, p, p.Pools[1].Nodes[0])
@@ -114,16 +115,16 @@ func TestServices(t *testing.T) {
 
 // TestTPM: the key is the TPM's, and all but STATE opens only together with the STATE it belongs to.
 func TestTPM(t *testing.T) {
-	for name, versions := range map[string]spec.Versions{"1.10": older, "1.11": talos111, "1.12": talos112} {
+	for name, versions := range map[string]spec.Versions{"1.10": older, "1.11": plantest.Talos111, "1.12": plantest.Talos112} {
 		t.Run(name, func(t *testing.T) {
-			s := atlas(versions)
+			s := plantest.Atlas(versions)
 			s.Cluster.CNI = spec.CNI{}
 			s.Cluster.Encryption = spec.EncryptionTPM
 			s.Image = spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "9000", Worker: "9000"}}
 			s.Image.SecureBoot = true
 			s.Network.Nameservers = nil
 			s.Defaults.TPM = new(true)
-			p := planOf(t, s)
+			p := plantest.New(t, s)
 			accepted(t, "tpm-"+name+".yaml", p)
 
 			cfg := fullConfiguration(t, p, p.Pools[0].Nodes[0])

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/spec"
 )
 
@@ -13,7 +14,7 @@ import (
 func reservedSpec() spec.Spec {
 	return spec.Spec{
 		Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "pve"}}},
-		Cluster: spec.Cluster{Name: "home", Versions: talos112},
+		Cluster: spec.Cluster{Name: "home", Versions: plantest.Talos112},
 		Image: spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{
 			Control: "talos-v1.12.4-base", Worker: "talos-v1.12.4-base", GPUWorker: "talos-v1.12.4-base",
 		}},
@@ -29,7 +30,7 @@ func reservedSpec() spec.Spec {
 
 // TestStaticNode: one node's reserved address goes into its configuration, and no other configuration changes.
 func TestStaticNode(t *testing.T) {
-	p := planOf(t, reservedSpec())
+	p := plantest.New(t, reservedSpec())
 	workers := p.Pools[1].Nodes
 
 	for i, want := range []string{`machine:
@@ -80,7 +81,7 @@ func TestGPUModules(t *testing.T) {
 		}}},
 	}
 
-	p := planOf(t, s)
+	p := plantest.New(t, s)
 
 	const want = `  kernel:
     modules:

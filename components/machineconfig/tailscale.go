@@ -7,6 +7,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config/types/runtime/extensions"
 
+	"talos-proxmox/components/machineconfig/encode"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
@@ -40,5 +41,5 @@ func Tailscale(p *plan.Plan, pool plan.PlannedPool, key string) (string, error) 
 		doc.ServiceEnvironment = append(doc.ServiceEnvironment, "TS_ROUTES="+route.String())
 	}
 
-	return render(doc)
+	return encode.Document(doc)
 }

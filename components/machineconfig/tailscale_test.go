@@ -5,13 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/tests/golden"
 )
 
 // tailnet is a cluster whose control planes join a tailnet.
 func tailnet(versions spec.Versions) spec.Spec {
-	s := atlas(versions)
+	s := plantest.Atlas(versions)
 	s.Tailscale = &spec.Tailscale{Pools: []string{"control"}, LoginServer: "https://headscale.example.com:8080"}
 	s.Provided.TailscaleKey = true
 
@@ -20,9 +21,9 @@ func tailnet(versions spec.Versions) spec.Spec {
 
 // TestTailscale: what lets a node join, for the pools that are to, and in no other patch.
 func TestTailscale(t *testing.T) {
-	for name, versions := range map[string]spec.Versions{"1.11": talos111, "1.12": talos112} {
+	for name, versions := range map[string]spec.Versions{"1.11": plantest.Talos111, "1.12": plantest.Talos112} {
 		t.Run(name, func(t *testing.T) {
-			p := planOf(t, tailnet(versions))
+			p := plantest.New(t, tailnet(versions))
 
 			got, err := Tailscale(p, p.Pools[0], "tskey-auth-secret")
 			if err != nil {
@@ -53,9 +54,9 @@ func TestTailscale(t *testing.T) {
 
 // TestTailscaleWithoutServer: Tailscale's own server needs no argument.
 func TestTailscaleWithoutServer(t *testing.T) {
-	s := tailnet(talos112)
+	s := tailnet(plantest.Talos112)
 	s.Tailscale = &spec.Tailscale{}
-	p := planOf(t, s)
+	p := plantest.New(t, s)
 
 	for _, pool := range p.Pools {
 		got, err := Tailscale(p, pool, "k")
@@ -67,10 +68,10 @@ func TestTailscaleWithoutServer(t *testing.T) {
 
 // TestAdvertisedEndpoint: the control planes offer the shared address to the tailnet, as the route of one address.
 func TestAdvertisedEndpoint(t *testing.T) {
-	s := tailnet(talos112)
+	s := tailnet(plantest.Talos112)
 	s.Tailscale.Pools, s.Tailscale.AdvertiseEndpoint = nil, true
 	s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.20"}
-	p := planOf(t, s)
+	p := plantest.New(t, s)
 
 	for _, pool := range p.Pools {
 		got, err := Tailscale(p, pool, "k")
@@ -82,7 +83,7 @@ func TestAdvertisedEndpoint(t *testing.T) {
 
 // TestTailscaleKey: what is no key is refused and not shown.
 func TestTailscaleKey(t *testing.T) {
-	p := planOf(t, tailnet(talos112))
+	p := plantest.New(t, tailnet(plantest.Talos112))
 
 	for _, key := range []string{"", "two words", "line\nbreak", "schlüssel"} {
 		_, err := Tailscale(p, p.Pools[0], key)
@@ -94,7 +95,7 @@ func TestTailscaleKey(t *testing.T) {
 
 // TestTailnetIsChecked: a patch that does not go with the program's document is found before a node sees it.
 func TestTailnetIsChecked(t *testing.T) {
-	s := tailnet(talos112)
+	s := tailnet(plantest.Talos112)
 	s.Cluster.Patches = []spec.Patch{{
 		Path: "cluster.patches[0]", Origin: "tailscale.yaml",
 		Text: "apiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: tailscale\nconfigFiles:\n  - content: \"\"\n    " +
@@ -105,7 +106,7 @@ func TestTailnetIsChecked(t *testing.T) {
 		`ExtensionServiceConfig/tailscale: extension content is required for extension "tailscale" ` +
 		"(given: tailscale.yaml, for talos-cp-01); correct the patch"
 
-	if _, err := Check(planOf(t, s)); err == nil || err.Error() != want {
+	if _, err := Check(plantest.New(t, s)); err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 }

@@ -8,14 +8,15 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/block"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/spec"
 )
 
 // TestVolumes: each volume has the disk that it was stated with, wherever on the bus that is, and no other.
 func TestVolumes(t *testing.T) {
-	for name, versions := range map[string]spec.Versions{"1.11": talos111, "1.12": talos112} {
+	for name, versions := range map[string]spec.Versions{"1.11": plantest.Talos111, "1.12": plantest.Talos112} {
 		t.Run(name, func(t *testing.T) {
-			s := atlas(versions)
+			s := plantest.Atlas(versions)
 			s.Cluster.Encryption = spec.EncryptionNodeID
 			pool := s.Pools["worker"]
 			pool.ExtraDisks = []spec.ExtraDisk{
@@ -30,7 +31,7 @@ func TestVolumes(t *testing.T) {
 			pool.Nodes["2"] = own
 			s.Pools["worker"] = pool
 
-			p := planOf(t, s)
+			p := plantest.New(t, s)
 			_, err := Check(p)
 			require.NoError(t, err)
 

@@ -5,15 +5,15 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/imagefactory"
 
-	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/talosimage"
 )
 
 // Download is an image that a host downloads.
 type Download struct {
 	// File is what is downloaded.
-	File machineconfig.BootFile
+	File talosimage.BootFile
 	// Datastore of the host that it is kept on.
 	Datastore string
 	// Overwrite downloads it again when its URL holds something of another size.
@@ -26,7 +26,7 @@ type Download struct {
 
 // DownloadOf is the image that a node boots from; nil when nothing is downloaded for it.
 func DownloadOf(p *plan.Plan, image plan.BootImage, n plan.Node, hooks *pulumi.ResourceHookBinding) (*Download, error) {
-	file, err := machineconfig.Boot(p, image, n)
+	file, err := talosimage.Boot(p, image, n)
 	if err != nil || file == nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func DownloadOf(p *plan.Plan, image plan.BootImage, n plan.Node, hooks *pulumi.R
 }
 
 // NewSchematic has the Image Factory keep a schematic. It returns nil for a file that needs none.
-func NewSchematic(ctx *pulumi.Context, name string, file machineconfig.BootFile,
+func NewSchematic(ctx *pulumi.Context, name string, file talosimage.BootFile,
 	opts ...pulumi.ResourceOption,
 ) (pulumi.Resource, error) {
 	if file.Schematic == "" {

@@ -11,9 +11,9 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/hookutil"
-	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/talosimage"
 	"talos-proxmox/components/wait"
 )
 
@@ -206,10 +206,10 @@ func (h ImageHooks) RestoreImage(ctx context.Context, args *pulumi.ResourceHookA
 }
 
 // wanted is the image of the plan that has a name; nil when there is none.
-func (h ImageHooks) wanted(name string) (*machineconfig.BootFile, error) {
+func (h ImageHooks) wanted(name string) (*talosimage.BootFile, error) {
 	for _, p := range h.Plan.Pools {
 		for _, n := range p.Nodes {
-			file, err := machineconfig.Boot(h.Plan, p.Image, n)
+			file, err := talosimage.Boot(h.Plan, p.Image, n)
 			if err != nil {
 				return nil, err
 			}

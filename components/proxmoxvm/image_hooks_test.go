@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/talosimage"
 )
 
 func TestCheckDownload(t *testing.T) {
@@ -108,7 +108,7 @@ func TestRestoreImage(t *testing.T) {
 		Pools: []plan.PlannedPool{{Image: plan.BootImage{URL: url, Checksum: "ab"}, Nodes: []plan.Node{{Name: "a"}}}},
 	}
 
-	file, err := machineconfig.Boot(p, p.Pools[0].Image, p.Pools[0].Nodes[0])
+	file, err := talosimage.Boot(p, p.Pools[0].Image, p.Pools[0].Nodes[0])
 	require.NoError(t, err)
 
 	wanted := []proxmoxapi.Download{{URL: url, Name: file.Name, SHA256: "ab"}}

@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 
-	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/talosimage"
 )
 
 // Text shows a plan: its nodes, what the hosts have then, the order of the steps, and where each decision came from.
@@ -190,14 +190,14 @@ func images(p *plan.Plan) (string, error) {
 				continue
 			}
 
-			installer, err := machineconfig.Installer(p, pool.Image, n)
+			installer, err := talosimage.Installer(p, pool.Image, n)
 			if err != nil {
 				return "", err
 			}
 
 			id := pool.Image.SchematicID
 			if pool.Image.FactoryURL != "" || id == "" && len(pool.Image.Extensions) > 0 {
-				if _, id, err = machineconfig.Schematic(p, pool.Image, n); err != nil {
+				if _, id, err = talosimage.Schematic(p, pool.Image, n); err != nil {
 					return "", err
 				}
 			}

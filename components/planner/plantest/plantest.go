@@ -51,7 +51,7 @@ func Spec() spec.Spec {
 }
 
 // New is the plan of a spec.
-func New(t *testing.T, s spec.Spec) *plan.Plan {
+func New(t testing.TB, s spec.Spec) *plan.Plan {
 	t.Helper()
 
 	p, err := planner.Plan(s)

@@ -10,10 +10,10 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/hookutil"
-	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/talosimage"
 	"talos-proxmox/components/wait"
 )
 
@@ -107,7 +107,7 @@ func (r *Changes) configure(ctx context.Context, c nodeChange, data []byte) (sen
 		return false, otherMachine(c, machine.UUID)
 	}
 
-	if err := checkSecureBoot(machine.SecureBoot, machineconfig.System(c.wanted).SecureBoot); err != nil {
+	if err := checkSecureBoot(machine.SecureBoot, talosimage.System(c.wanted).SecureBoot); err != nil {
 		return false, err
 	}
 

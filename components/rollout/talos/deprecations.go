@@ -4,16 +4,16 @@ import (
 	"context"
 	"fmt"
 
-	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/talosimage"
 	"talos-proxmox/components/wait"
 )
 
 // warnOfRemoved says what a node, and once in a run the cluster, has in use that is gone in the version of Kubernetes
 // to go to. It stops nothing: what is listed may not be all, and what uses it may not matter.
 func (r *Changes) warnOfRemoved(ctx context.Context, c nodeChange, now talosapi.System) {
-	from, to := machineconfig.System(now.Configuration).Kubernetes, machineconfig.System(c.wanted).Kubernetes
+	from, to := talosimage.System(now.Configuration).Kubernetes, talosimage.System(c.wanted).Kubernetes
 
 	found, err := talosapi.Removed(ctx, c.Target, c.credentials, c.node.Role == spec.RoleControlPlane, from, to)
 	r.warnFound(c.Name, found, err)

@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/talosimage"
 	"talos-proxmox/components/wait"
 )
 
@@ -224,7 +225,7 @@ func (r *Changes) upgradeComponent(ctx context.Context, c nodeChange, t talosapi
 }
 
 func (r *Changes) upgradeKubelet(ctx context.Context, c nodeChange) error {
-	image, version := c.wanted.K8sKubeletConfig().Image(), machineconfig.System(c.wanted).Kubernetes
+	image, version := c.wanted.K8sKubeletConfig().Image(), talosimage.System(c.wanted).Kubernetes
 
 	if err := talosapi.PullImage(ctx, c.Target, c.credentials, common.ContainerdNamespace_NS_SYSTEM, image,
 		r.Plan.UpgradeTimeout); err != nil {

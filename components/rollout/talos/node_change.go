@@ -18,6 +18,7 @@ import (
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/talosimage"
 	"talos-proxmox/components/wait"
 )
 
@@ -131,8 +132,8 @@ func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
 	}
 
 	if err == nil {
-		change.Now, change.Wanted = now.System, machineconfig.System(c.wanted)
-		change.Now.Kubernetes = machineconfig.System(now.Configuration).Kubernetes
+		change.Now, change.Wanted = now.System, talosimage.System(c.wanted)
+		change.Now.Kubernetes = talosimage.System(now.Configuration).Kubernetes
 		change.Settings, err = impact.Settings(now.Configuration, c.wanted)
 
 		if r.defaultInstaller(c.node) {
@@ -169,7 +170,7 @@ func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
 
 // defaultInstaller says whether a node is upgraded from an installer of which nothing was stated.
 func (r *Changes) defaultInstaller(n plan.Node) bool {
-	id, err := machineconfig.SchematicID(r.Plan, r.Plan.PoolOf(n).Image, n)
+	id, err := talosimage.SchematicID(r.Plan, r.Plan.PoolOf(n).Image, n)
 
 	return err == nil && id == ""
 }
@@ -205,7 +206,7 @@ func (r *Changes) needsRebootNow(ctx context.Context, c nodeChange) (bool, error
 // checkVersion refuses a worker that is to run a newer Kubernetes than the control planes.
 func (r *Changes) checkVersion(ctx context.Context, c nodeChange) error {
 	return r.Versions.Check(ctx, r.Scope, c.node, "cluster.versions.kubernetes",
-		machineconfig.System(c.wanted).Kubernetes)
+		talosimage.System(c.wanted).Kubernetes)
 }
 
 // others are the control planes to ask about the node.

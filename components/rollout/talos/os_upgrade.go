@@ -5,15 +5,15 @@ import (
 	"fmt"
 
 	"talos-proxmox/components/impact"
-	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/talosimage"
 	"talos-proxmox/components/wait"
 )
 
 // upgrade installs what the configuration wants to be installed.
 func (r *Changes) upgrade(ctx context.Context, c nodeChange, before talosapi.System) error {
-	image, wanted := c.wanted.Machine().Install().Image(), machineconfig.System(c.wanted)
+	image, wanted := c.wanted.Machine().Install().Image(), talosimage.System(c.wanted)
 	r.Progress(fmt.Sprintf("%s upgrades from %s to %s", c.Name, before.System, wanted))
 
 	rebooting, err := talosapi.Install(ctx, c.Target, c.credentials, image, r.Plan.UpgradeTimeout)
@@ -42,7 +42,7 @@ func (r *Changes) upgrade(ctx context.Context, c nodeChange, before talosapi.Sys
 // not do without the node any more.
 func (r *Changes) rebootInstalled(ctx context.Context, c nodeChange) error {
 	if err := (&talosNode{Changes: r, nodeChange: c}).CheckDisruption(ctx, impact.EffectUpgrade); err != nil {
-		return fmt.Errorf("it has installed %s and does not boot into it: %w", machineconfig.System(c.wanted), err)
+		return fmt.Errorf("it has installed %s and does not boot into it: %w", talosimage.System(c.wanted), err)
 	}
 
 	return talosapi.Reboot(ctx, c.Target, c.credentials)

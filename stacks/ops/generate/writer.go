@@ -14,6 +14,7 @@ import (
 
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/talosimage"
 	"talos-proxmox/stacks"
 )
 
@@ -135,7 +136,7 @@ func (w *writer) config(first *machine, contract string) configuration {
 		pools[p.name] = p.write(w)
 	}
 
-	system := machineconfig.System(first.config)
+	system := talosimage.System(first.config)
 	cluster := tree{
 		"name": w.cluster, "versions": tree{
 			"talos": first.system.Talos, "kubernetes": system.Kubernetes,
@@ -223,9 +224,9 @@ func (w *writer) proxmox() tree {
 
 // image is where new nodes would come from. Of what stands, that is not known any more.
 func (w *writer) image(first *machine) tree {
-	t := tree{"platform": cmp.Or(machineconfig.System(first.config).Platform, first.system.Platform, "metal")}
+	t := tree{"platform": cmp.Or(talosimage.System(first.config).Platform, first.system.Platform, "metal")}
 
-	if schematic := cmp.Or(machineconfig.System(first.config).Schematic, first.system.Schematic); schematic != "" {
+	if schematic := cmp.Or(talosimage.System(first.config).Schematic, first.system.Schematic); schematic != "" {
 		t["schematic"] = schematic
 	}
 

@@ -1,4 +1,4 @@
-package machineconfig
+package talosimage
 
 import (
 	"net/netip"
@@ -7,12 +7,13 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	"go.yaml.in/yaml/v3"
 
+	"talos-proxmox/components/machineconfig/encode"
 	"talos-proxmox/components/plan"
 )
 
 const (
-	// linkName is what Linux calls the first link with net.ifnames=0, which the schematic carries for that reason.
-	linkName = "eth0"
+	// LinkName is what Linux calls the first link with net.ifnames=0, which the schematic carries for that reason.
+	LinkName = "eth0"
 	// routePriority leaves room on both sides for routes of the operator's.
 	routePriority = 1024
 )
@@ -28,16 +29,16 @@ func NetworkMeta(p *plan.Plan, node plan.Node) (string, error) {
 	config := network.PlatformConfigSpec{
 		// Without it Talos would ask for an address by DHCP, too.
 		Links: []network.LinkSpecSpec{{
-			Name: linkName, Type: nethelpers.LinkEther, Up: true,
+			Name: LinkName, Type: nethelpers.LinkEther, Up: true,
 			ConfigLayer: network.ConfigPlatform,
 		}},
 		Addresses: []network.AddressSpecSpec{{
-			Address: netip.PrefixFrom(node.Address, p.Network.Bits()), LinkName: linkName, Family: family,
+			Address: netip.PrefixFrom(node.Address, p.Network.Bits()), LinkName: LinkName, Family: family,
 			Scope: nethelpers.ScopeGlobal, Flags: nethelpers.AddressFlags(nethelpers.AddressPermanent),
 			ConfigLayer: network.ConfigPlatform,
 		}},
 		Routes: []network.RouteSpecSpec{{
-			Family: family, Gateway: p.Gateway, OutLinkName: linkName, Table: nethelpers.TableMain, Priority: routePriority,
+			Family: family, Gateway: p.Gateway, OutLinkName: LinkName, Table: nethelpers.TableMain, Priority: routePriority,
 			Scope: nethelpers.ScopeGlobal, Type: nethelpers.TypeUnicast, Protocol: nethelpers.ProtocolStatic,
 			ConfigLayer: network.ConfigPlatform,
 		}},
@@ -51,5 +52,5 @@ func NetworkMeta(p *plan.Plan, node plan.Node) (string, error) {
 	}
 
 	// An empty destination is the default route: a value, not the lack of one.
-	return pruned(text, "dst")
+	return encode.Pruned(text, "dst")
 }

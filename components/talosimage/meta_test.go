@@ -1,4 +1,4 @@
-package machineconfig
+package talosimage
 
 import (
 	"os"
@@ -10,13 +10,14 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	"go.yaml.in/yaml/v3"
 
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/tests/golden"
 )
 
 // TestNetworkMeta compares with META key 10 as it was proven on hardware: testdata/meta-document.yaml is that text,
 // with its variables filled in.
 func TestNetworkMeta(t *testing.T) {
-	p := planOf(t, atlas(talos111))
+	p := plantest.New(t, plantest.Atlas(plantest.Talos111))
 
 	got, err := NetworkMeta(p, p.Pools[0].Nodes[0])
 	if err != nil {
@@ -68,13 +69,13 @@ func TestNetworkMeta(t *testing.T) {
 }
 
 func TestNetworkMetaIPv6(t *testing.T) {
-	s := atlas(talos112)
+	s := plantest.Atlas(plantest.Talos112)
 	s.Network.CIDR, s.Network.Gateway, s.Network.Nameservers = "fd00::/64", "fd00::1", []string{"fd00::53"}
 	control, worker := s.Pools["control"], s.Pools["worker"]
 	control.Addresses, worker.Addresses = "fd00::11-fd00::13", "fd00::21-fd00::22"
 	s.Pools["control"], s.Pools["worker"] = control, worker
 
-	p := planOf(t, s)
+	p := plantest.New(t, s)
 
 	got, err := NetworkMeta(p, p.Pools[0].Nodes[0])
 	if err != nil {
@@ -86,7 +87,7 @@ func TestNetworkMetaIPv6(t *testing.T) {
 
 // TestSchematic: what is posted is what the factory reads, and the id is the one that it gives.
 func TestSchematic(t *testing.T) {
-	p := planOf(t, atlas(talos111))
+	p := plantest.New(t, plantest.Atlas(plantest.Talos111))
 	image := p.Pools[0].Image
 
 	text, id, err := Schematic(p, image, p.Pools[0].Nodes[0])

@@ -1,4 +1,4 @@
-package machineconfig
+package talosimage
 
 import (
 	"cmp"
@@ -7,18 +7,19 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/spec"
 )
 
 func TestBoot(t *testing.T) {
-	nocloud := atlas(talos112)
+	nocloud := plantest.Atlas(plantest.Talos112)
 	nocloud.Image.Platform = spec.PlatformNoCloud
 
-	disk := atlas(talos112)
+	disk := plantest.Atlas(plantest.Talos112)
 	disk.Image.Factory.Format, disk.Image.Factory.URL = spec.FormatDisk, "https://factory.lan/"
 	disk.Proxmox.SSH, disk.Provided.SSHKey = &spec.SSH{Username: "root"}, true
 
-	url := atlas(talos112)
+	url := plantest.Atlas(plantest.Talos112)
 	url.Image = spec.Image{Source: spec.SourceISO, ISO: spec.ISOImage{
 		URL:      "https://mirror.lan/images/talos-1.12.4.iso",
 		Checksum: "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
@@ -41,7 +42,7 @@ func TestBoot(t *testing.T) {
 		spec spec.Spec
 		want *BootFile
 	}{
-		"an ISO file for each node, its address inside": {atlas(talos112), &BootFile{
+		"an ISO file for each node, its address inside": {plantest.Atlas(plantest.Talos112), &BootFile{
 			URL:  "https://factory.talos.dev/image/ID0/v1.12.4/metal-amd64.iso",
 			Name: "atlas-talos-v1.12.4-metal-ID8.iso",
 		}},
@@ -76,7 +77,7 @@ func TestBoot(t *testing.T) {
 		"a file that is there": {volume, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := planOf(t, c.spec)
+			p := plantest.New(t, c.spec)
 			pool := p.Pools[0]
 
 			got, err := Boot(p, pool.Image, pool.Nodes[0])
@@ -109,7 +110,7 @@ func TestBoot(t *testing.T) {
 }
 
 func newest(s spec.Spec) spec.Spec {
-	s.Cluster.Versions = talos114
+	s.Cluster.Versions = plantest.Talos114
 
 	return s
 }
@@ -121,14 +122,14 @@ func withID(text, id string) string {
 
 // TestBootFilesDiffer: what holds the address of a node is no other node's, and what does not is everybody's.
 func TestBootFilesDiffer(t *testing.T) {
-	nocloud := atlas(talos112)
+	nocloud := plantest.Atlas(plantest.Talos112)
 	nocloud.Image.Platform = spec.PlatformNoCloud
 
 	for _, c := range []struct {
 		spec spec.Spec
 		want int
-	}{{atlas(talos112), 3}, {nocloud, 1}} {
-		p := planOf(t, c.spec)
+	}{{plantest.Atlas(plantest.Talos112), 3}, {nocloud, 1}} {
+		p := plantest.New(t, c.spec)
 		ids := map[string]bool{}
 
 		for _, pool := range p.Pools {

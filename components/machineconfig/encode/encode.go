@@ -1,4 +1,5 @@
-package machineconfig
+// Package encode writes Talos' types as YAML that says only what it means, without empty values. It is pure.
+package encode
 
 import (
 	"slices"
@@ -10,9 +11,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// render writes a document as a strategic merge patch. Talos' encoder writes some empty fields; a patch should say only
-// what it means, so they are dropped.
-func render(doc config.Document) (string, error) {
+// Document writes a document as a strategic merge patch. Talos' encoder writes some empty fields; a patch should say
+// only what it means, so they are dropped.
+func Document(doc config.Document) (string, error) {
 	c, err := container.New(doc)
 	if err != nil {
 		return "", err
@@ -23,7 +24,7 @@ func render(doc config.Document) (string, error) {
 		return "", err
 	}
 
-	return pruned(text, meaningful...)
+	return Pruned(text, meaningful...)
 }
 
 // meaningful are keys whose empty value says something: that the key of a disk is of that kind.
@@ -32,8 +33,8 @@ var meaningful = []string{"nodeID", "tpm"}
 // verbatim are keys below which empty values stay: a label may have one, and the core group of Kubernetes is one.
 var verbatim = []string{"nodeLabels", "nodeAnnotations", "auditPolicy", "configuration"}
 
-// pruned is a YAML text without its empty values, except those of the keys that are to be kept.
-func pruned(text []byte, keep ...string) (string, error) {
+// Pruned is a YAML text without its empty values, except those of the keys that are to be kept.
+func Pruned(text []byte, keep ...string) (string, error) {
 	var node yaml.Node
 	if err := yaml.Unmarshal(text, &node); err != nil {
 		return "", err

@@ -1,4 +1,7 @@
-package machineconfig
+// Package talosimage has what Talos runs from: the file that a node boots first, the schematic and the META values that
+// the file is made of, the installer that Talos is installed and upgraded with, and which of them a configuration
+// names. It is pure.
+package talosimage
 
 import (
 	"crypto/sha256"

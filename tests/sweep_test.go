@@ -14,7 +14,7 @@ import (
 const (
 	// sweepSample is how many cases of the fault sweep the tests run, of each stack: one in each stage of the larger
 	// ones. The whole sweep is a command: go run ./tests/chaos/sweep.
-	sweepSample = 9
+	sweepSample = 8
 	// smallSample is the same of the small ones, which have fewer stages.
 	smallSample = 6
 	// sweepSeed orders the cases.

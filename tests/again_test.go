@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -103,7 +102,7 @@ func TestMadeAgain(t *testing.T) {
 		command := exec.CommandContext(t.Context(), compile(t, "./stacks/ops"), "-C", project, "-s", r.Stack.Name(), "etcd",
 			"snapshot")
 		command.Env = append(r.Backend.Environ(),
-			"PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
+			pathWith(filepath.Dir(r.Engine().CLI())))
 		said, err := command.CombinedOutput()
 		require.NoError(t, err, "%s", said)
 

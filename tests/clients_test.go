@@ -105,7 +105,7 @@ func hinted(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap) func(n
 	require.NoError(t, os.Symlink(r.Engine().CLI(), filepath.Join(bin, "pulumi")))
 
 	for _, name := range []string{"kubectl", "talosctl"} {
-		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\nprintf '%s\\n' \"$@\"\n"), 0o700)) //nolint:gosec // it is to be run
+		writeScript(t, bin, name, "printf '%s\\n' \"$@\"\n")
 	}
 
 	hints := outputs[contract.OutputNextSteps].Value.(map[string]any)

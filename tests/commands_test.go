@@ -299,21 +299,19 @@ func documentedProject(t *testing.T) (*rehearsal.Rehearsal, *terminal) {
 	require.NoError(t, err)
 
 	bin := linksTo(t, map[string]string{"jq": pinnedTool(t, "gojq")})
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "kubectl"), //nolint:gosec // it is run
-		[]byte("#!/bin/sh\nexec "+kubernetes+" kubectl \"$@\"\n"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "go"), fmt.Appendf(nil, `#!/bin/sh
-case "$1 $2" in
+	writeScript(t, bin, "kubectl", "exec "+kubernetes+" kubectl \"$@\"\n")
+	writeScript(t, bin, "go", fmt.Sprintf(`case "$1 $2" in
 "run ./stacks/ops") shift 2; exec %s "$@" ;;
 "build -o") [ "$4" != ./policy ] || exec %[2]s -C %[3]s build -o "$PWD/$3" ./policy ;;
 esac
 exec %[2]s "$@"
-`, compile(t, "./stacks/ops"), tool, project), 0o700)) //nolint:gosec // it is run
+`, compile(t, "./stacks/ops"), tool, project))
 
 	credentials := r.Lab.Credentials()
 
 	return r, &terminal{
 		dir: dir, at: dir, kept: filepath.Join(t.TempDir(), "shell"),
-		env: append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"),
+		env: append(os.Environ(), pathWith(bin),
 			"PULUMI_SKIP_CONFIRMATIONS=true", "TALOS_PROXMOX_SECRET="+credentials.TokenSecret),
 	}
 }

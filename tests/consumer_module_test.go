@@ -71,7 +71,7 @@ func consumerModule(t *testing.T, rehearsals ...*rehearsal.Rehearsal) func(word 
 
 	first := rehearsals[0]
 	env := append(first.Backend.Environ(),
-		"PATH="+filepath.Dir(first.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		pathWith(filepath.Dir(first.Engine().CLI())))
 
 	var files []string
 

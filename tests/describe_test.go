@@ -159,7 +159,7 @@ func setSecrets(t *testing.T, r *rehearsal.Rehearsal, result *generate.Result) {
 	shell := exec.CommandContext(t.Context(), "sh", "-e", "-c", commands)
 	shell.Dir = r.Stack.Workspace().WorkDir()
 	shell.Env = append(r.Backend.Environ(),
-		"PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		pathWith(filepath.Dir(r.Engine().CLI())))
 	printed, err := shell.CombinedOutput()
 	require.NoError(t, err, string(printed))
 	assert.NoDirExists(t, dir[2])

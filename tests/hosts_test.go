@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/stacks"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/lab/world"
@@ -372,9 +371,7 @@ func TestPrivilegeOfAChange(t *testing.T) {
 	w := r.Lab.World()
 	w.AddToken(limitedToken, secret)
 	w.Grant(limitedToken, "/", role...)
-	set(t, r.Stack, "proxmox.tokenId", limitedToken)
-	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
-		auto.ConfigValue{Value: secret, Secret: true}))
+	login(t, r.Stack, limitedToken, secret)
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 

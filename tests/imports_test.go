@@ -21,8 +21,9 @@ import (
 var module = strings.TrimSuffix(reflect.TypeFor[spec.Spec]().PkgPath(), "components/spec")
 
 // TestImports holds the direction of imports: main, stacks, components, the operations on nodes (rollout/talos,
-// rollout/k3s, rollout/vmrestart), rollout, proxmoxvm, machineconfig, talosimage, planner, plan, spec; pure packages know neither
-// Pulumi nor the network; the lab knows nothing of ours, for a lab that used our code would agree with our mistakes.
+// rollout/k3s, rollout/vmrestart), rollout, proxmoxvm, machineconfig, talosimage, planner, plan, spec; pure packages
+// know neither Pulumi nor the network; the lab knows nothing of ours, for a lab that used our code would agree with our
+// mistakes.
 func TestImports(t *testing.T) {
 	t.Parallel()
 

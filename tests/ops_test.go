@@ -234,7 +234,7 @@ func TestOpsCommand(t *testing.T) {
 	backups := filepath.Join(project, "state-backups")
 	// The last PATH wins.
 	environ := append(r.Backend.Environ(),
-		"PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		pathWith(filepath.Dir(r.Engine().CLI())))
 
 	ops := func(args ...string) (string, error) {
 		command := exec.CommandContext(t.Context(), binary, args...)

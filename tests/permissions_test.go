@@ -180,9 +180,7 @@ func TestPreviewReadsOnly(t *testing.T) {
 	require.Contains(t, all, "k3s-dev-worker-2-vm")
 
 	mayRead(t, r)
-	set(t, r.Stack, "proxmox.tokenId", limitedToken)
-	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
-		auto.ConfigValue{Value: limitedSecret, Secret: true}))
+	login(t, r.Stack, limitedToken, limitedSecret)
 
 	assert.Equal(t, all+"the credentials may only read, which is enough for this preview", table())
 
@@ -197,6 +195,15 @@ const (
 	limitedToken  = "limited@pve!token"
 	limitedSecret = "6d1f4c36-3f6b-4d35-9d8a-2c8b8d0f1a77"
 )
+
+// login has a stack log in to Proxmox VE with another token.
+func login(t *testing.T, s auto.Stack, id, secret string) {
+	t.Helper()
+
+	set(t, s, "proxmox.tokenId", id)
+	require.NoError(t, s.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
+		auto.ConfigValue{Value: secret, Secret: true}))
+}
 
 // mayRead makes the limited token, with the role that pipeline.md has for previews.
 func mayRead(t *testing.T, r *rehearsal.Rehearsal) {
@@ -225,10 +232,8 @@ func (l limited) try(t *testing.T, privileges []string, before ...func(*rehearsa
 		f(r)
 	}
 
-	set(t, r.Stack, "proxmox.tokenId", limitedToken)
 	set(t, r.Stack, "lifecycle.nodeTimeout", "20s")
-	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
-		auto.ConfigValue{Value: limitedSecret, Secret: true}))
+	login(t, r.Stack, limitedToken, limitedSecret)
 
 	out := newOutput(t)
 

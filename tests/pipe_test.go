@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -42,7 +41,7 @@ func TestPlainPipe(t *testing.T) {
 		"pulumi up --yes --skip-preview --stack piped | sed '/-vm updating/q'")
 	command.Dir = stack.Workspace().WorkDir()
 	command.Env = append(r.Backend.Environ(),
-		"PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		pathWith(filepath.Dir(r.Engine().CLI())))
 
 	printed, err := command.Output()
 	require.NoError(t, err)

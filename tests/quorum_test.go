@@ -41,8 +41,7 @@ func TestQuorumLost(t *testing.T) {
 	etcd := func(words ...string) (string, error) {
 		c := exec.CommandContext(t.Context(), binary,
 			append([]string{"-C", project, "-s", r.Stack.Name(), "etcd"}, words...)...)
-		c.Env = append(r.Backend.Environ(), "PATH="+
-			filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		c.Env = append(r.Backend.Environ(), pathWith(filepath.Dir(r.Engine().CLI())))
 
 		out, err := c.CombinedOutput()
 

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -33,7 +32,7 @@ func TestRejectedConfiguration(t *testing.T) {
 	command := exec.CommandContext(t.Context(), compile(t, "./stacks/ops"), "impact")
 	command.Dir = stack.Workspace().WorkDir()
 	command.Env = append(r.Backend.Environ(),
-		"PATH="+filepath.Dir(r.Engine().CLI())+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		pathWith(filepath.Dir(r.Engine().CLI())))
 	shown, err := command.CombinedOutput()
 	require.Error(t, err, "%s", shown)
 	assert.Contains(t, string(shown), "REFUSED: it refuses its configuration: ")

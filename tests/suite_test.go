@@ -142,9 +142,21 @@ const kubernetesVariable = "LAB_KUBERNETES"
 // busy with other tests.
 func onRealKubernetes(o *rehearsal.Options) { o.Kubernetes = rehearsal.RealKubernetes }
 
-// onSimulatedKubernetes has them run the simulated ones, whatever the variable says: for tests that ask the API within a
-// second of a fault, in which a released API server would still start.
+// onSimulatedKubernetes has them run the simulated ones, whatever the variable says: for tests that ask the API within
+// a second of a fault, in which a released API server would still start.
 func onSimulatedKubernetes(o *rehearsal.Options) { o.Kubernetes = rehearsal.LightKubernetes }
+
+// pathWith is the variable PATH that finds the commands of a directory before all others.
+func pathWith(dir string) string {
+	return "PATH=" + dir + string(filepath.ListSeparator) + os.Getenv("PATH")
+}
+
+// writeScript makes a shell script, as a command of a directory.
+func writeScript(t *testing.T, dir, name, script string) {
+	t.Helper()
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o700)) //nolint:gosec // it is run
+}
 
 // newOutput keeps what the CLI prints. It is shown when the test fails.
 func newOutput(t *testing.T) *engine.Transcript {

@@ -9,12 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
-
-	"talos-proxmox/stacks"
 )
 
 // workflow is what a workflow of the repository says.
@@ -194,10 +191,9 @@ func TestPreviewDigest(t *testing.T) {
 
 	digest := func(steps ...string) string {
 		dir := linksTo(t, map[string]string{"jq": jq})
-		script := "#!/bin/sh\ncat <<'END'\n{\"steps\":[" + strings.Join(steps, ",") + "]}\nEND\n"
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "pulumi"), []byte(script), 0o700)) //nolint:gosec // it is run
+		writeScript(t, dir, "pulumi", "cat <<'END'\n{\"steps\":["+strings.Join(steps, ",")+"]}\nEND\n")
 
-		return previewDigest(t, "dev", ".", append(os.Environ(), "PATH="+dir+string(filepath.ListSeparator)+os.Getenv("PATH")))
+		return previewDigest(t, "dev", ".", append(os.Environ(), pathWith(dir)))
 	}
 
 	approved := digest(create, remove)
@@ -207,11 +203,10 @@ func TestPreviewDigest(t *testing.T) {
 	assert.NotEqual(t, approved, digest(other, remove))
 
 	bin := linksTo(t, map[string]string{"jq": jq})
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "pulumi"), []byte( //nolint:gosec // it is run
-		"#!/bin/sh\necho '{\"diagnostics\":[{\"message\":\"no such key\"}]}'\nexit 255\n"), 0o700))
+	writeScript(t, bin, "pulumi", "echo '{\"diagnostics\":[{\"message\":\"no such key\"}]}'\nexit 255\n")
 
 	refused := exec.CommandContext(t.Context(), filepath.Join(root, ".ci", "preview-digest"), "dev")
-	refused.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	refused.Env = append(os.Environ(), pathWith(bin))
 	out, err := refused.CombinedOutput()
 	require.Error(t, err)
 	assert.Equal(t, "no such key\n", string(out))
@@ -251,22 +246,16 @@ func TestPreviewDigestOfTokens(t *testing.T) {
 	bin := linksTo(t, map[string]string{"jq": pinnedTool(t, "gojq"), "pulumi": r.Engine().CLI()})
 	digest := func() string {
 		return previewDigest(t, "pipeline", project,
-			append(r.Backend.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH")))
-	}
-
-	login := func(id, secret string) {
-		set(t, stack, "proxmox.tokenId", id)
-		require.NoError(t, stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
-			auto.ConfigValue{Value: secret, Secret: true}))
+			append(r.Backend.Environ(), pathWith(bin)))
 	}
 
 	all := r.Lab.Credentials()
 	mayRead(t, r)
 
 	creation := digest()
-	login(limitedToken, limitedSecret)
+	login(t, stack, limitedToken, limitedSecret)
 	assert.Equal(t, creation, digest(), "a new stack")
-	login(all.TokenID, all.TokenSecret)
+	login(t, stack, all.TokenID, all.TokenSecret)
 
 	up(t, stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
@@ -276,7 +265,7 @@ func TestPreviewDigestOfTokens(t *testing.T) {
 	approved := digest()
 	assert.NotEqual(t, creation, approved)
 
-	login(limitedToken, limitedSecret)
+	login(t, stack, limitedToken, limitedSecret)
 	assert.Equal(t, approved, digest(), "another token")
 
 	set(t, stack, "pools.worker.count", "3")
@@ -289,9 +278,10 @@ func TestInstallPulumi(t *testing.T) {
 
 	// curl, as far as the command asks for it: a release with one file.
 	bin := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "curl"), []byte("#!/bin/sh\n"+ //nolint:gosec // it is run
-		"while [ \"$1\" != -o ]; do shift; done\necho release > \"${2%/*}/pulumi\" && tar -czf \"$2\" -C \"${2%/*}\" pulumi && "+
-		"rm \"${2%/*}/pulumi\"\nsha256sum \"$2\" | cut -d ' ' -f 1 > \"$SUM\"\n"), 0o700))
+	writeScript(t, bin, "curl", `while [ "$1" != -o ]; do shift; done
+echo release > "${2%/*}/pulumi" && tar -czf "$2" -C "${2%/*}" pulumi && rm "${2%/*}/pulumi"
+sha256sum "$2" | cut -d ' ' -f 1 > "$SUM"
+`)
 
 	dir := t.TempDir()
 	sum, paths := filepath.Join(dir, "sum"), filepath.Join(dir, "paths")
@@ -300,7 +290,7 @@ func TestInstallPulumi(t *testing.T) {
 	install := func(checksum string) (string, error) {
 		command := exec.CommandContext(t.Context(), filepath.Join(root, ".ci", "install-pulumi"))
 		command.Env = append(os.Environ(), "PULUMI_VERSION=3.259.0", "PULUMI_SHA256="+checksum, "RUNNER_TEMP="+dir,
-			"GITHUB_PATH="+paths, "SUM="+sum, "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
+			"GITHUB_PATH="+paths, "SUM="+sum, pathWith(bin))
 		out, err := command.CombinedOutput()
 
 		return string(out), err

@@ -16,16 +16,12 @@ import (
 func (c *Client) WaitStaticPod(ctx context.Context, component, node, image string, bound time.Duration,
 	progress wait.Reporter,
 ) error {
-	name := component + "-" + node
-
 	return wait.Until(ctx, bound, progress, func(ctx context.Context) error {
-		pod, err := c.api.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
+		name, pod, err := c.staticPod(ctx, component, node)
 
 		switch {
-		case apierrors.IsNotFound(err):
-			return wait.For("%s to be there", name)
 		case err != nil:
-			return wait.For("%s (%v)", name, wait.Reason(err))
+			return err
 		case !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Image == image }):
 			return wait.For("%s to run %s", name, image)
 		case !ready(pod):
@@ -39,15 +35,9 @@ func (c *Client) WaitStaticPod(ctx context.Context, component, node, image strin
 // CheckStaticPod says what a static pod of kube-system still lacks: it is to be there with these annotations, and to be
 // ready.
 func (c *Client) CheckStaticPod(ctx context.Context, component, node string, annotations map[string]string) error {
-	name := component + "-" + node
-
-	pod, err := c.api.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
-
-	switch {
-	case apierrors.IsNotFound(err):
-		return wait.For("%s to be there", name)
-	case err != nil:
-		return wait.For("%s (%v)", name, wait.Reason(err))
+	name, pod, err := c.staticPod(ctx, component, node)
+	if err != nil {
+		return err
 	}
 
 	for key, value := range annotations {
@@ -67,6 +57,21 @@ func (c *Client) CheckStaticPod(ctx context.Context, component, node string, ann
 	}
 
 	return wait.For("%s to be ready", name)
+}
+
+// staticPod gets a static pod of kube-system. The error is to be waited for.
+func (c *Client) staticPod(ctx context.Context, component, node string) (name string, pod *corev1.Pod, err error) {
+	name = component + "-" + node
+	pod, err = c.api.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
+
+	switch {
+	case apierrors.IsNotFound(err):
+		err = wait.For("%s to be there", name)
+	case err != nil:
+		err = wait.For("%s (%v)", name, wait.Reason(err))
+	}
+
+	return name, pod, err
 }
 
 func ready(pod *corev1.Pod) bool {

@@ -28,10 +28,7 @@ func (t *talosNode) CheckDisruption(ctx context.Context, e impact.Effect) error 
 		t.served = t.serves(ctx, t.nodeChange)
 	}
 
-	return rollout.WaitHealthy(ctx, t.Plan, t.Progress, "the cluster to do without "+t.Name,
-		func(ctx context.Context) error {
-			return t.checkDisruption(ctx, t.nodeChange, e)
-		})
+	return t.waitDisruption(ctx, t.nodeChange, e)
 }
 
 // Backup keeps etcd as the first of the control planes has it that answers.
@@ -62,6 +59,12 @@ func (t *talosNode) WaitRejoined(ctx context.Context) error {
 	}
 
 	return t.waitServing(ctx, t.nodeChange, &rendered{since: time.Now()})
+}
+
+// waitDisruption waits until the cluster can do without the node.
+func (r *Changes) waitDisruption(ctx context.Context, c nodeChange, e impact.Effect) error {
+	return rollout.WaitHealthy(ctx, r.Plan, r.Progress, "the cluster to do without "+c.Name,
+		func(ctx context.Context) error { return r.checkDisruption(ctx, c, e) })
 }
 
 // checkDisruption says why the cluster cannot do without the node now.

@@ -41,7 +41,7 @@ func (r *Changes) upgrade(ctx context.Context, c nodeChange, before talosapi.Sys
 // rebootInstalled has a node boot into a system that was installed while it ran, which took its time: the cluster may
 // not do without the node any more.
 func (r *Changes) rebootInstalled(ctx context.Context, c nodeChange) error {
-	if err := (&talosNode{Changes: r, nodeChange: c}).CheckDisruption(ctx, impact.EffectUpgrade); err != nil {
+	if err := r.waitDisruption(ctx, c, impact.EffectUpgrade); err != nil {
 		return fmt.Errorf("it has installed %s and does not boot into it: %w", talosimage.System(c.wanted), err)
 	}
 

@@ -25,8 +25,8 @@ const (
 	// ClockUnset lets no time server answer a node: it makes no certificate for its API until its clock is right, and so
 	// does not answer (Talos: controllers/secrets/api.go).
 	ClockUnset Fault = "clock unset"
-	// ClockBehind sets a node's clock five hours back: what is newer is not valid yet. A control plane refuses clients, and
-	// a worker gets no certificate for its API.
+	// ClockBehind sets a node's clock five hours back: what is newer is not valid yet. A control plane refuses clients,
+	// and a worker gets no certificate for its API.
 	ClockBehind Fault = "clock behind"
 	// KubeletDies ends a node's kubelet for the rest of the boot. What runs on the node goes on, and does not end
 	// when it is told to.

@@ -59,8 +59,8 @@ func credentialsOf(token string, ca []byte, otherwise string) (user, password st
 // patience is how long a node that joins waits for its server: it may come up later. K3s tries for ever.
 const patience = 20 * time.Second
 
-// dial gets the server's authority without trusting it, holds it against the token, and from then on trusts it alone, by
-// the clock of the machine.
+// dial gets the server's authority without trusting it, holds it against the token, and from then on trusts it alone,
+// by the clock of the machine.
 func dial(ctx context.Context, url, token string, now func() time.Time) (*client, error) {
 	var (
 		ca     []byte

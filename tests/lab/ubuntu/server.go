@@ -236,7 +236,8 @@ func (k *service) listen() error {
 			address, k.config.NodeName, "localhost", "127.0.0.1", "kubernetes", "kubernetes.default.svc",
 			serviceAddress(c, 1).String(),
 		}, k.config.TLSSAN...),
-		Now: k.sys.now, Journal: k.sys.fw.opts.Journal, Touch: k.sys.fw.opts.Timeline.Touch, Front: &supervisor{cluster: c, on: k},
+		Now: k.sys.now, Journal: k.sys.fw.opts.Journal, Touch: k.sys.fw.opts.Timeline.Touch,
+		Front: &supervisor{cluster: c, on: k},
 	}
 
 	end, err := k.deploy(c, &conf)

@@ -20,6 +20,7 @@ import (
 	"talos-proxmox/components/machineconfig/manifests"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
@@ -84,7 +85,7 @@ func (d *Deployment) Export(ctx *pulumi.Context, prefix string) {
 
 // Proxmox is what is asked of Proxmox VE; *proxmoxapi.Client implements it.
 type Proxmox interface {
-	preflight.Proxmox
+	checks.Proxmox
 	components.K3sProxmox
 }
 

@@ -109,9 +109,18 @@ func TestImports(t *testing.T) {
 			"components/talosimage", "components/tokens", "components/wait",
 		}, []string{"net/http", "k8s.io/"}},
 		{"components/factoryapi", nil, []string{"github.com/", "k8s.io/"}},
+		{"components/preflight/checks", []string{
+			"components/plan", "components/proxmoxapi", "components/proxmoxvm", "components/proxmoxvm/", "components/spec",
+		}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{
+			"components/preflight/preflighttest",
+			[]string{"components/preflight/checks", "components/proxmoxapi"},
+			[]string{"github.com/", "net/http", "k8s.io/"},
+		},
 		{"components/preflight", []string{
-			"components/etcd", "components/factoryapi", "components/hookutil", "components/machineconfig", "components/plan", "components/proxmoxapi",
-			"components/proxmoxvm", "components/proxmoxvm/", "components/spec",
+			"components/etcd", "components/factoryapi", "components/hookutil", "components/machineconfig", "components/plan",
+			"components/preflight/", "components/proxmoxapi", "components/proxmoxvm", "components/proxmoxvm/",
+			"components/spec",
 		}, []string{"net/http", "k8s.io/"}},
 		{"components", []string{"components/"}, nil},
 		{"stacks/schema", []string{"components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},

@@ -3,60 +3,18 @@ package preflight
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"sync"
-	"time"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/spec"
 )
 
-// Dialer tries to connect to what a node would have: the APIs of Talos and of Kubernetes, and SSH.
-type Dialer struct{}
-
-// dialTimeout bounds a connection: in a network where a machine may be in the way, it answers at once.
-const dialTimeout = time.Second
-
-// Listening implements Network. A connection that is refused does not count: a firewall may have refused it.
-func (Dialer) Listening(ctx context.Context, address netip.Addr) int {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-
-	ports := []int{50000, 6443}
-	if !address.IsLoopback() {
-		// The SSH server of this very machine answers at each of its loopback addresses.
-		ports = append(ports, 22)
-	}
-
-	answers := make([]bool, len(ports))
-
-	var dialed sync.WaitGroup
-	for i, port := range ports {
-		dialed.Go(func() {
-			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(address.String(), strconv.Itoa(port)))
-			if err == nil {
-				answers[i] = conn.Close() == nil
-			}
-		})
-	}
-
-	dialed.Wait()
-
-	for i, port := range ports {
-		if answers[i] {
-			return port
-		}
-	}
-
-	return 0
-}
-
 // checkAddressConflicts checks that no machine answers at the addresses of nodes that are yet to be made, nor the
 // virtual one of a cluster that is.
-func (c *checks) checkAddressConflicts(ctx context.Context) error {
+func (c *checker) checkAddressConflicts(ctx context.Context) error {
 	type use struct {
 		address netip.Addr
 		path    string
@@ -69,8 +27,8 @@ func (c *checks) checkAddressConflicts(ctx context.Context) error {
 		running bool // a control plane
 	)
 
-	for _, n := range c.plan.Nodes() {
-		switch absent := c.absent[n.VMID]; {
+	for _, n := range c.Plan.Nodes() {
+		switch absent := c.Absent[n.VMID]; {
 		case absent && n.Address.IsValid():
 			uses = append(uses, use{n.Address, "pools." + n.Pool + ".addresses", n.Name, n.Pool})
 		case !absent && n.Role == spec.RoleControlPlane:
@@ -78,8 +36,8 @@ func (c *checks) checkAddressConflicts(ctx context.Context) error {
 		}
 	}
 
-	if c.plan.VIP.IsValid() && !running {
-		uses = append(uses, use{c.plan.VIP, "cluster.endpoint.address", "the virtual address", ""})
+	if c.Plan.VIP.IsValid() && !running {
+		uses = append(uses, use{c.Plan.VIP, "cluster.endpoint.address", "the virtual address", ""})
 	}
 
 	ports, free := make([]int, len(uses)), make(chan struct{}, maxProbes)
@@ -98,7 +56,7 @@ func (c *checks) checkAddressConflicts(ctx context.Context) error {
 
 	for i, u := range uses {
 		if ports[i] != 0 {
-			c.problems.Add(u.path, fmt.Sprintf("%s is to be %s, and a machine answers there already, on port %d", u.address,
+			c.Problems.Add(u.path, fmt.Sprintf("%s is to be %s, and a machine answers there already, on port %d", u.address,
 				u.by, ports[i]), "", "find out which machine has it, or choose another address"+
 				c.freeAddress(ctx, u.address, u.pool)+
 				"; a node of a former cluster may run on")
@@ -113,17 +71,17 @@ const maxFreeProbes = 16
 
 // freeAddress offers the next address of the network that no node has, no other pool may, and at which no machine
 // answers; empty: there is none nearby. Each is offered once.
-func (c *checks) freeAddress(ctx context.Context, after netip.Addr, pool string) string {
-	others := otherRanges(c.plan, pool, func(p plan.PlannedPool) []plan.Span[netip.Addr] { return p.Addresses })
-	taken := map[netip.Addr]bool{c.plan.Gateway: true, c.plan.VIP: true}
-	for _, n := range c.plan.Nodes() {
+func (c *checker) freeAddress(ctx context.Context, after netip.Addr, pool string) string {
+	others := checks.OtherRanges(c.Plan, pool, func(p plan.PlannedPool) []plan.Span[netip.Addr] { return p.Addresses })
+	taken := map[netip.Addr]bool{c.Plan.Gateway: true, c.Plan.VIP: true}
+	for _, n := range c.Plan.Nodes() {
 		taken[n.Address] = true
 	}
 
 	for probes := 0; probes < maxFreeProbes; {
 		after = after.Next()
 		// The last address of an IPv4 network is its broadcast address.
-		if !c.plan.Network.Contains(after) || after.Is4() && !c.plan.Network.Contains(after.Next()) {
+		if !c.Plan.Network.Contains(after) || after.Is4() && !c.Plan.Network.Contains(after.Next()) {
 			return ""
 		}
 

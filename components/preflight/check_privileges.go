@@ -12,23 +12,23 @@ import (
 
 // checkPermissions checks that the credentials may do all that new nodes need, and delete those that leave. What nodes
 // that are there need is a warning, and an error once something changes that needs it.
-func (c *checks) checkPermissions(ctx context.Context) error {
-	held, err := c.proxmox.Permissions(ctx)
+func (c *checker) checkPermissions(ctx context.Context) error {
+	held, err := c.Proxmox.Permissions(ctx)
 	if err != nil {
 		return err
 	}
 
 	if c.readOnly = c.preview && onlyAudits(held); c.readOnly {
-		c.warnings = append(c.warnings, spec.Problem{Path: "proxmox", Rule: "the credentials may only read, which is " +
+		c.Warnings = append(c.Warnings, spec.Problem{Path: "proxmox", Rule: "the credentials may only read, which is " +
 			"enough for this preview: whether those of the update have the privileges that it needs was not checked"})
 
 		return nil
 	}
 
-	for _, n := range c.plan.Nodes() {
-		for _, needed := range Privileges(c.plan, n, 0) {
-			if !c.absent[n.VMID] && !granted(held, needed) && !c.inVNet(needed) {
-				c.report.missingPrivileges[n.Name] = append(c.report.missingPrivileges[n.Name],
+	for _, n := range c.Plan.Nodes() {
+		for _, needed := range Privileges(c.Plan, n, 0) {
+			if !c.Absent[n.VMID] && !granted(held, needed) && !c.inVNet(needed) {
+				c.missing[n.Name] = append(c.missing[n.Name],
 					missingPrivilege{needed, needed.Paths[:1]})
 			}
 		}
@@ -36,27 +36,27 @@ func (c *checks) checkPermissions(ctx context.Context) error {
 
 	for _, there := range []bool{false, true} {
 		for _, m := range c.missingPrivileges(held, there) {
-			problem := m.problem(c.report.major)
+			problem := m.problem(c.Major)
 
 			switch {
 			case there:
 				problem.Rule += ", which nodes that are there may need"
-				c.warnings = append(c.warnings, problem)
+				c.Warnings = append(c.Warnings, problem)
 			case m.Optional:
-				c.warnings = append(c.warnings, problem)
+				c.Warnings = append(c.Warnings, problem)
 			default:
 				c.denied = true
-				c.problems = append(c.problems, problem)
+				c.Problems = append(c.Problems, problem)
 			}
 		}
 	}
 
-	for _, v := range unplannedVMs(c.vms, c.plan) {
+	for _, v := range c.UnplannedVMs() {
 		for _, name := range []string{"VM.Allocate", "VM.PowerMgmt"} {
 			needed := Privilege{Names: []string{name}, Paths: []string{fmt.Sprintf("/vms/%d", v.ID)}, For: "to remove " +
 				v.Label()}
 			if !granted(held, needed) && !onAnyPool(held, name) {
-				c.problems = append(c.problems, missingPrivilege{needed, needed.Paths}.problem(c.report.major))
+				c.Problems = append(c.Problems, missingPrivilege{needed, needed.Paths}.problem(c.Major))
 			}
 		}
 	}
@@ -94,20 +94,20 @@ func onAnyPool(held proxmoxapi.Permissions, name string) bool {
 
 // missingPrivileges are the privileges that the nodes need which are there, or those which are not, and the credentials
 // lack.
-func (c *checks) missingPrivileges(held proxmoxapi.Permissions, there bool) []missingPrivilege {
+func (c *checker) missingPrivileges(held proxmoxapi.Permissions, there bool) []missingPrivilege {
 	var all []missingPrivilege
 
-	for _, n := range c.plan.Nodes() {
-		if c.absent[n.VMID] == there {
+	for _, n := range c.Plan.Nodes() {
+		if c.Absent[n.VMID] == there {
 			continue
 		}
 
 		template := 0
 		if !there {
-			template = c.report.templates[n.Name]
+			template = c.Templates[n.Name]
 		}
 
-		for _, p := range Privileges(c.plan, n, template) {
+		for _, p := range Privileges(c.Plan, n, template) {
 			if granted(held, p) || c.inVNet(p) {
 				continue
 			}
@@ -137,9 +137,9 @@ func granted(held proxmoxapi.Permissions, p Privilege) bool {
 
 // inVNet says that a privilege is about a network whose zone is not known here. Proxmox VE shows it to those only who
 // may use it, or see it.
-func (c *checks) inVNet(p Privilege) bool {
+func (c *checker) inVNet(p Privilege) bool {
 	name, ok := strings.CutPrefix(p.Paths[0], "/sdn/zones/localnetwork/")
 	name, _, _ = strings.Cut(name, "/")
 
-	return ok && c.vnets[name]
+	return ok && c.VNets[name]
 }

@@ -11,12 +11,13 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 )
 
 // holding is a Proxmox VE that has granted these.
 type holding struct {
-	healthy
+	preflighttest.Healthy
 
 	held proxmoxapi.Permissions
 }
@@ -52,17 +53,17 @@ func TestRole(t *testing.T) {
 func TestCheckPermissions(t *testing.T) {
 	n := plantest.Template().Pools[0].Nodes[0]
 	missing := func(names ...string) *Report {
-		f := &Report{missingPrivileges: map[string][]missingPrivilege{}}
+		f := &Report{missing: map[string][]missingPrivilege{}}
 
 		for _, p := range Privileges(plantest.Template(), n, 0) {
 			for _, name := range names {
 				if p.Names[0] == name {
-					f.missingPrivileges[n.Name] = append(f.missingPrivileges[n.Name], missingPrivilege{p, p.Paths[:1]})
+					f.missing[n.Name] = append(f.missing[n.Name], missingPrivilege{p, p.Paths[:1]})
 				}
 			}
 		}
 
-		require.Len(t, f.missingPrivileges[n.Name], len(names))
+		require.Len(t, f.missing[n.Name], len(names))
 
 		return f
 	}
@@ -104,21 +105,21 @@ func TestReadOnly(t *testing.T) {
 			}
 
 			p := plantest.New(t, plantest.Spec())
-			checks := newChecks(p, holding{held: proxmoxapi.Permissions{"/": all}}, quietNetwork{})
+			checks := newChecker(p, holding{held: proxmoxapi.Permissions{"/": all}}, quietNetwork{})
 			checks.preview = c.preview
 
 			for _, n := range p.Nodes() {
-				checks.absent[n.VMID] = true
+				checks.Absent[n.VMID] = true
 			}
 
 			require.NoError(t, checks.checkPermissions(t.Context()))
 
 			if c.problem == "" {
-				require.NoError(t, checks.problems.Err())
-				require.Len(t, checks.warnings, 1)
-				require.Contains(t, checks.warnings[0].String(), c.warning)
+				require.NoError(t, checks.Problems.Err())
+				require.Len(t, checks.Warnings, 1)
+				require.Contains(t, checks.Warnings[0].String(), c.warning)
 			} else {
-				require.ErrorContains(t, checks.problems.Err(), c.problem)
+				require.ErrorContains(t, checks.Problems.Err(), c.problem)
 			}
 		})
 	}

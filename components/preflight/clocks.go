@@ -16,15 +16,15 @@ const clockSkew = time.Minute
 
 // checkClock warns where a host that is to have new VMs has another time. Credentials that may not ask for it see
 // nothing.
-func (c *checks) checkClock(ctx context.Context, host string) error {
-	at, err := c.proxmox.Time(ctx, host)
+func (c *checker) checkClock(ctx context.Context, host string) error {
+	at, err := c.Proxmox.Time(ctx, host)
 
 	switch {
 	case errors.Is(err, proxmoxapi.ErrRefused), errors.Is(err, proxmoxapi.ErrHostSilent):
 		return nil
 	case err != nil:
 		// Nothing needs it.
-		c.warnings = append(c.warnings, spec.Problem{Path: "proxmox.hosts", Rule: fmt.Sprintf("its clock was not looked "+
+		c.Warnings = append(c.Warnings, spec.Problem{Path: "proxmox.hosts", Rule: fmt.Sprintf("its clock was not looked "+
 			"at: %v", err), Value: host})
 
 		return nil
@@ -36,7 +36,7 @@ func (c *checks) checkClock(ctx context.Context, host string) error {
 	}
 
 	if off > clockSkew {
-		c.warnings = append(c.warnings, spec.Problem{
+		c.Warnings = append(c.Warnings, spec.Problem{
 			Path: "proxmox.hosts", Rule: fmt.Sprintf("has a clock that is %s %s this machine's: nodes may refuse certificates "+
 				"that are made here", off.Round(time.Minute), word),
 			Value: host, Remedy: "correct the time of both ('chronyc tracking')",

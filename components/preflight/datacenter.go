@@ -12,13 +12,13 @@ import (
 
 // checkVersion holds Proxmox VE to the supported range. A later version is only a warning, as the hosts of running
 // clusters are upgraded, and so is an older one that gets no new VM.
-func (c *checks) checkVersion(ctx context.Context) error {
-	found, err := c.proxmox.Version(ctx)
+func (c *checker) checkVersion(ctx context.Context) error {
+	found, err := c.Proxmox.Version(ctx)
 	if err != nil {
 		return err
 	}
 
-	c.report.major = found.Major
+	c.Major = found.Major
 	problem := spec.Problem{Path: "proxmox.endpoint", Value: found.Text}
 
 	switch {
@@ -32,10 +32,10 @@ func (c *checks) checkVersion(ctx context.Context) error {
 		return nil
 	}
 
-	if found.Major < plan.OldestProxmox && len(c.absent) > 0 {
-		c.problems = append(c.problems, problem)
+	if found.Major < plan.OldestProxmox && len(c.Absent) > 0 {
+		c.Problems = append(c.Problems, problem)
 	} else {
-		c.warnings = append(c.warnings, problem)
+		c.Warnings = append(c.Warnings, problem)
 	}
 
 	return nil
@@ -46,35 +46,35 @@ func (c *checks) checkVersion(ctx context.Context) error {
 const firstWithoutPath = 9
 
 // checkSSHUser refuses users whose SSH login the provider cannot use for what new nodes need.
-func (c *checks) checkSSHUser(context.Context) error {
-	if c.plan.SSH == nil || c.plan.SSH.Username == "root" || c.report.major < firstWithoutPath || len(c.absent) == 0 {
+func (c *checker) checkSSHUser(context.Context) error {
+	if c.Plan.SSH == nil || c.Plan.SSH.Username == "root" || c.Major < firstWithoutPath || len(c.Absent) == 0 {
 		return nil
 	}
 
-	c.problems.Add("proxmox.ssh.username",
+	c.Problems.Add("proxmox.ssh.username",
 		fmt.Sprintf("must be root on Proxmox VE %d: the provider runs 'sudo pvesm' and 'sudo qm', which other users do not "+
-			"find there", c.report.major), c.plan.SSH.Username,
+			"find there", c.Major), c.Plan.SSH.Username,
 		"write root, and put the key into /root/.ssh/authorized_keys of each host")
 
 	return nil
 }
 
 // checkFirewall warns where the firewall of a VM would let everything in.
-func (c *checks) checkFirewall(ctx context.Context) error {
-	if !c.plan.Firewall {
+func (c *checker) checkFirewall(ctx context.Context) error {
+	if !c.Plan.Firewall {
 		return nil
 	}
 
-	on, err := c.proxmox.FirewallOn(ctx)
+	on, err := c.Proxmox.FirewallOn(ctx)
 	if err != nil && !errors.Is(err, proxmoxapi.ErrRefused) {
-		c.warnings = append(c.warnings, spec.Problem{Path: "firewall.enabled", Rule: fmt.Sprintf("whether the firewall of "+
+		c.Warnings = append(c.Warnings, spec.Problem{Path: "firewall.enabled", Rule: fmt.Sprintf("whether the firewall of "+
 			"the datacenter is on is unknown: %v", err)})
 
 		return nil
 	}
 
 	if err == nil && !on {
-		c.warnings = append(c.warnings, spec.Problem{
+		c.Warnings = append(c.Warnings, spec.Problem{
 			Path: "firewall.enabled", Rule: "has no effect on Proxmox VE yet: the firewall of its datacenter is off",
 			Value:  "true",
 			Remedy: "see that you keep access to the hosts, then switch it on: Datacenter, Firewall, Options",
@@ -85,14 +85,14 @@ func (c *checks) checkFirewall(ctx context.Context) error {
 }
 
 // checkSharedStorage asks whether one host can download for all.
-func (c *checks) checkSharedStorage(ctx context.Context) error {
-	for _, pool := range c.plan.Pools {
+func (c *checker) checkSharedStorage(ctx context.Context) error {
+	for _, pool := range c.Plan.Pools {
 		if pool.Image.URL == "" && pool.Image.FactoryURL == "" {
 			continue
 		}
 
-		shared, err := c.proxmox.SharedStores(ctx)
-		c.report.sharedImages = shared[c.plan.ImageStore]
+		shared, err := c.Proxmox.SharedStores(ctx)
+		c.SharedImages = shared[c.Plan.ImageStore]
 
 		return err
 	}

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
 
 // versionOf is a Proxmox VE of some version.
 type versionOf struct {
-	fixedVMs
+	preflighttest.FixedVMs
 
 	version proxmoxapi.Version
 }
@@ -43,16 +44,16 @@ func TestVersionOfProxmox(t *testing.T) {
 		"later than what is known": {proxmoxapi.Version{Text: "10.0.1", Major: 10}, map[int]bool{401: true}, "", late},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newChecks(plantest.New(t, plantest.Spec()), versionOf{version: c.version}, quietNetwork{})
-			s.absent = c.absent
+			s := newChecker(plantest.New(t, plantest.Spec()), versionOf{version: c.version}, quietNetwork{})
+			s.Absent = c.absent
 			require.NoError(t, s.checkVersion(t.Context()))
 
 			var problems, warnings []string
-			for _, p := range s.problems {
+			for _, p := range s.Problems {
 				problems = append(problems, p.String())
 			}
 
-			for _, w := range s.warnings {
+			for _, w := range s.Warnings {
 				warnings = append(warnings, w.String())
 			}
 
@@ -84,12 +85,12 @@ func TestSSHUser(t *testing.T) {
 			p := plantest.New(t, plantest.Spec())
 			p.SSH = &spec.SSH{Username: c.user}
 
-			s := newChecks(p, versionOf{}, quietNetwork{})
-			s.absent, s.report.major = c.absent, c.major
+			s := newChecker(p, versionOf{}, quietNetwork{})
+			s.Absent, s.Major = c.absent, c.major
 			require.NoError(t, s.checkSSHUser(t.Context()))
 
 			var said []string
-			for _, problem := range s.problems {
+			for _, problem := range s.Problems {
 				said = append(said, problem.String())
 			}
 
@@ -107,7 +108,7 @@ func TestSharedStore(t *testing.T) {
 	}
 
 	for shared, want := range map[string]bool{"nfs": true, "local": false} {
-		found, err := check(t, plantest.New(t, s), &manyHosts{shared: map[string]bool{shared: true}})
+		found, err := check(t, plantest.New(t, s), &preflighttest.ManyHosts{Shared: map[string]bool{shared: true}})
 		require.NoError(t, err)
 		assert.Equal(t, want, found.SharedImages())
 	}

@@ -8,35 +8,29 @@ import (
 
 	"github.com/agext/levenshtein"
 
-	"talos-proxmox/components/factoryapi"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
 
-// Extensions implements Network.
-func (Dialer) Extensions(ctx context.Context, factory, talos string) ([]string, error) {
-	return factoryapi.Extensions(ctx, factory, talos)
-}
-
 // checkExtensions checks that the factory has the extensions for this version of Talos: it takes any name, and fails
 // when a host downloads the image.
-func (c *checks) checkExtensions(ctx context.Context) error {
+func (c *checker) checkExtensions(ctx context.Context) error {
 	known := map[string][]string{}
 
-	for _, pool := range c.plan.Pools {
+	for _, pool := range c.Plan.Pools {
 		factory := pool.Image.FactoryURL
 		if factory == "" || len(pool.Image.Extensions) == 0 || len(pool.Nodes) == 0 {
 			continue
 		}
 
 		if _, asked := known[factory]; !asked {
-			all, err := c.network.Extensions(ctx, factory, c.plan.Talos)
+			all, err := c.network.Extensions(ctx, factory, c.Plan.Talos)
 			if err == nil && len(all) == 0 {
-				err = fmt.Errorf("it has none for Talos %s", c.plan.Talos)
+				err = fmt.Errorf("it has none for Talos %s", c.Plan.Talos)
 			}
 
 			if err != nil {
-				c.warnings = append(c.warnings, spec.Problem{
+				c.Warnings = append(c.Warnings, spec.Problem{
 					Path: "image.factory", Rule: "cannot be asked for its extensions, which were not checked: " + err.Error(),
 					Value: factory,
 				})
@@ -67,7 +61,7 @@ var renamed = map[string]string{
 	"siderolabs/xe-guest-utilities":             "siderolabs/xen-guest-agent",
 }
 
-func (c *checks) checkExtensionsOf(pool plan.PlannedPool, known []string) {
+func (c *checker) checkExtensionsOf(pool plan.PlannedPool, known []string) {
 	if len(known) == 0 {
 		return
 	}
@@ -84,18 +78,18 @@ func (c *checks) checkExtensionsOf(pool plan.PlannedPool, known []string) {
 
 		// What all pools have is stated for the cluster.
 		path := "pools." + pool.Name + ".image.extensions"
-		if !slices.ContainsFunc(c.plan.Pools, func(other plan.PlannedPool) bool {
+		if !slices.ContainsFunc(c.Plan.Pools, func(other plan.PlannedPool) bool {
 			return !slices.Contains(other.Image.Extensions, name)
 		}) {
 			path = "image.factory.extensions"
 		}
 
-		remedy := "see " + pool.Image.FactoryURL + "/version/" + c.plan.Talos + "/extensions/official"
+		remedy := "see " + pool.Image.FactoryURL + "/version/" + c.Plan.Talos + "/extensions/official"
 		if near := nearest(full, known); near != "" {
 			remedy = fmt.Sprintf("did you mean %q?", strings.TrimPrefix(near, "siderolabs/"))
 		}
 
-		c.problems.Add(path, "must be an extension that the factory has for Talos "+c.plan.Talos, name, remedy)
+		c.Problems.Add(path, "must be an extension that the factory has for Talos "+c.Plan.Talos, name, remedy)
 	}
 }
 

@@ -42,11 +42,11 @@ func TestExtensions(t *testing.T) {
 	}}
 	asked := 0
 	known := []string{"siderolabs/qemu-guest-agent", "siderolabs/tailscale", "siderolabs/i915", "acme/thing"}
-	c := newChecks(p, nil, oneFactory{names: known, asked: &asked})
+	c := newChecker(p, nil, oneFactory{names: known, asked: &asked})
 
 	require.NoError(t, c.checkExtensions(t.Context()))
 	assert.Equal(t, 1, asked)
-	assert.Empty(t, c.warnings)
+	assert.Empty(t, c.Warnings)
 	assert.Equal(t, spec.Problems{
 		{
 			Path: "image.factory.extensions", Rule: "must be an extension that the factory has for Talos v1.12.4",
@@ -56,15 +56,15 @@ func TestExtensions(t *testing.T) {
 			Path: "pools.gpu.image.extensions", Rule: "must be an extension that the factory has for Talos v1.12.4",
 			Value: "acme/other", Remedy: "see https://factory.lan/version/v1.12.4/extensions/official",
 		},
-	}, c.problems.Unique())
+	}, c.Problems.Unique())
 
-	c = newChecks(p, nil, oneFactory{err: errors.New("no route to host"), asked: &asked})
+	c = newChecker(p, nil, oneFactory{err: errors.New("no route to host"), asked: &asked})
 	require.NoError(t, c.checkExtensions(t.Context()))
 	assert.Equal(t, 2, asked)
-	assert.Empty(t, c.problems)
+	assert.Empty(t, c.Problems)
 	assert.Equal(t, spec.Problems{{
 		Path:  "image.factory",
 		Rule:  "cannot be asked for its extensions, which were not checked: no route to host",
 		Value: "https://factory.lan",
-	}}, c.warnings)
+	}}, c.Warnings)
 }

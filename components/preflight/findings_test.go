@@ -160,14 +160,14 @@ func (s *testbed) findings() []string {
 
 	var said []string
 
-	look := newChecks(plantest.New(s.T, s.spec), api, Dialer{})
+	look := newChecker(plantest.New(s.T, s.spec), api, Dialer{})
 
 	err = look.run(s.Context())
 	if err != nil {
 		said = strings.Split(explain(err).Error(), "\n  - ")[1:]
 	}
 
-	for _, w := range look.warnings {
+	for _, w := range look.Warnings {
 		said = append(said, "warning: "+w.String())
 	}
 
@@ -526,9 +526,9 @@ func TestEachPrivilege(t *testing.T) {
 		return all
 	}
 
-	look := newChecks(p, nil, quietNetwork{})
-	look.absent = map[int]bool{401: true, 601: true}
-	look.report.templates = map[string]int{"c-control-1": 9000, "c-gpu-1": 9000}
+	look := newChecker(p, nil, quietNetwork{})
+	look.Absent = map[int]bool{401: true, 601: true}
+	look.Templates = map[string]int{"c-control-1": 9000, "c-gpu-1": 9000}
 
 	assert.Empty(t, look.missingPrivileges(held(Privilege{Names: []string{""}, Paths: []string{""}}), false),
 		"what is needed is enough")

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
@@ -19,7 +20,7 @@ type unchanged struct {
 
 // warnFirstBoot warns of settings that only new VMs get, where existing ones have others: what a cloud-init drive says,
 // and the TPM. There is one warning for each pool and setting.
-func (c *checks) warnFirstBoot(nodes []plan.Node, settings []*proxmoxapi.Settings) {
+func (c *checker) warnFirstBoot(nodes []plan.Node, settings []*proxmoxapi.Settings) {
 	var found []*unchanged
 
 	note := func(n plan.Node, key, path, wanted, has string) {
@@ -37,7 +38,7 @@ func (c *checks) warnFirstBoot(nodes []plan.Node, settings []*proxmoxapi.Setting
 	}
 
 	for i, n := range nodes {
-		if settings[i] == nil || settings[i].Current == nil || c.remade(n) {
+		if settings[i] == nil || settings[i].Current == nil || c.Recreates(n) {
 			continue
 		}
 
@@ -45,9 +46,9 @@ func (c *checks) warnFirstBoot(nodes []plan.Node, settings []*proxmoxapi.Setting
 
 		// A VM without it was not made by this program, or asks DHCP.
 		if drive := proxmoxapi.Properties(current["ipconfig0"]); n.CloudInit != "" && !n.Static &&
-			c.plan.Addressing == spec.AddressingStatic && cmp.Or(drive["gw"], drive["gw6"]) != "" {
-			note(n, "gateway", "network.gateway", c.plan.Gateway.String(), cmp.Or(drive["gw"], drive["gw6"]))
-			note(n, "nameservers", "network.nameservers", joinAddresses(c.plan), strings.Join(strings.FieldsFunc(
+			c.Plan.Addressing == spec.AddressingStatic && cmp.Or(drive["gw"], drive["gw6"]) != "" {
+			note(n, "gateway", "network.gateway", c.Plan.Gateway.String(), cmp.Or(drive["gw"], drive["gw6"]))
+			note(n, "nameservers", "network.nameservers", joinAddresses(c.Plan), strings.Join(strings.FieldsFunc(
 				current["nameserver"], func(r rune) bool { return r == ' ' || r == ',' || r == ';' }), ", "))
 		}
 
@@ -60,20 +61,20 @@ func (c *checks) warnFirstBoot(nodes []plan.Node, settings []*proxmoxapi.Setting
 	remedy := "change the nodes by hand, or replace them with lifecycle.replace"
 
 	switch {
-	case c.plan.Bootstrap == spec.BootstrapExternal:
+	case c.Plan.Bootstrap == spec.BootstrapExternal:
 		remedy = "change the nodes by hand"
-	case c.plan.Distribution == spec.DistributionTalos:
+	case c.Plan.Distribution == spec.DistributionTalos:
 		remedy = "state it for running nodes in patches, or replace them with lifecycle.replace"
 	}
 
 	for _, u := range found {
 		so := remedy
-		if u.key == "tpm" && c.plan.Bootstrap != spec.BootstrapExternal {
+		if u.key == "tpm" && c.Plan.Bootstrap != spec.BootstrapExternal {
 			so = "replace them with lifecycle.replace"
 		}
 
-		c.warnings.Add(u.path, fmt.Sprintf("applies to new nodes only; these of pool %s were made with %q: %s", u.pool, u.has,
-			upTo(u.nodes, 3)), u.wanted, so)
+		c.Warnings.Add(u.path, fmt.Sprintf("applies to new nodes only; these of pool %s were made with %q: %s", u.pool, u.has,
+			checks.UpTo(u.nodes, 3)), u.wanted, so)
 	}
 }
 

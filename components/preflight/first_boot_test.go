@@ -61,7 +61,7 @@ func TestFirstBoot(t *testing.T) {
 				Distribution: spec.DistributionTalos, Addressing: spec.AddressingStatic, Gateway: netip.MustParseAddr("10.0.0.1"),
 				Nameservers: []netip.Addr{netip.MustParseAddr("10.0.0.53")}, Pools: []plan.PlannedPool{{Name: "w"}},
 			}
-			s := newChecks(p, &settledVMs{current: c.current}, quietNetwork{})
+			s := newChecker(p, &settledVMs{current: c.current}, quietNetwork{})
 
 			for i, name := range []string{"c-w-1", "c-w-2"} {
 				n := plan.Node{Name: name, Pool: "w", VMID: 501 + i, CPUUnits: proxmoxapi.DefaultCPUUnits, CloudInit: "ide2"}
@@ -70,7 +70,7 @@ func TestFirstBoot(t *testing.T) {
 				}
 
 				p.Pools[0].Nodes = append(p.Pools[0].Nodes, n)
-				s.vms = append(s.vms, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: "pve"})
+				s.VMs = append(s.VMs, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: "pve"})
 			}
 
 			if c.change != nil {
@@ -80,7 +80,7 @@ func TestFirstBoot(t *testing.T) {
 			require.NoError(t, s.checkVMStates(t.Context()))
 
 			var said []string
-			for _, w := range s.warnings {
+			for _, w := range s.Warnings {
 				said = append(said, w.String())
 			}
 

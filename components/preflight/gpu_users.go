@@ -14,39 +14,39 @@ import (
 
 // checkGPUInUse finds other VMs that have the GPU of a node that is yet to be made, or gets another one. While one of
 // them runs, the node's does not start.
-func (c *checks) checkGPUInUse(ctx context.Context) error {
-	if !slices.ContainsFunc(c.plan.Nodes(), func(n plan.Node) bool { return n.GPU != nil }) {
+func (c *checker) checkGPUInUse(ctx context.Context) error {
+	if !slices.ContainsFunc(c.Plan.Nodes(), func(n plan.Node) bool { return n.GPU != nil }) {
 		return nil
 	}
 
-	mappings, err := c.proxmox.Mappings(ctx)
+	mappings, err := c.Proxmox.Mappings(ctx)
 	if err != nil {
 		return err
 	}
 
 	changed := map[string][]plan.Node{}
 
-	for _, n := range c.plan.Nodes() {
-		switch _, known := c.report.devices[n.Name]; {
+	for _, n := range c.Plan.Nodes() {
+		switch _, known := c.Devices[n.Name]; {
 		case n.GPU == nil:
 		case c.changesHostOfGPU(n, mappings):
-		case known && (c.absent[n.VMID] || c.changesGPU(n, mappings)):
+		case known && (c.Absent[n.VMID] || c.changesGPU(n, mappings)):
 			changed[n.Host] = append(changed[n.Host], n)
 		}
 	}
 
-	for _, v := range c.vms {
+	for _, v := range c.VMs {
 		if len(changed[v.Host]) == 0 || v.Container || v.Template {
 			continue
 		}
 
-		config, err := c.proxmox.Config(ctx, v)
+		config, err := c.Proxmox.Config(ctx, v)
 		if err != nil {
 			return err
 		}
 
 		for _, n := range changed[v.Host] {
-			if v.ID != n.VMID && usesDevice(config.Devices, c.report.devices[n.Name].BDF, v.Host, mappings) {
+			if v.ID != n.VMID && usesDevice(config.Devices, c.Devices[n.Name].BDF, v.Host, mappings) {
 				c.reportGPUInUse(n, v)
 			}
 		}
@@ -58,22 +58,22 @@ func (c *checks) checkGPUInUse(ctx context.Context) error {
 // changesHostOfGPU refuses to give a VM the GPU of another host than its own: only the resource mapping would change,
 // and the VM would not start any more. Where the mapping names the planned host already, an operator has migrated the
 // VM, and nothing changes.
-func (c *checks) changesHostOfGPU(n plan.Node, mappings map[string][]proxmoxapi.Mapped) bool {
-	at := slices.IndexFunc(c.vms, func(v proxmoxapi.VM) bool {
-		return v.ID == n.VMID && (v.Name == n.Name || vmidentity.OfCluster(v, c.plan))
+func (c *checker) changesHostOfGPU(n plan.Node, mappings map[string][]proxmoxapi.Mapped) bool {
+	at := slices.IndexFunc(c.VMs, func(v proxmoxapi.VM) bool {
+		return v.ID == n.VMID && (v.Name == n.Name || vmidentity.OfCluster(v, c.Plan))
 	})
 
-	if at < 0 || c.vms[at].Host == n.Host || c.remade(n) || !c.changesGPU(n, mappings) {
+	if at < 0 || c.VMs[at].Host == n.Host || c.Recreates(n) || !c.changesGPU(n, mappings) {
 		return false
 	}
 
-	v := c.vms[at]
+	v := c.VMs[at]
 	remedy := "name the node in lifecycle.replace: its VM is made again on host " + n.Host
-	if c.plan.Bootstrap == spec.BootstrapExternal {
+	if c.Plan.Bootstrap == spec.BootstrapExternal {
 		remedy = "take the node out of its cluster and its pool, run 'pulumi up', and put it back into the pool"
 	}
 
-	c.problems.Add(fmt.Sprintf("pools.%s.gpus.%d.host", n.Pool, n.Ordinal),
+	c.Problems.Add(fmt.Sprintf("pools.%s.gpus.%d.host", n.Pool, n.Ordinal),
 		fmt.Sprintf("does not change for a VM that exists: %s (VMID %d) is on host %s, and does not start with a GPU of "+
 			"another host", n.Name, v.ID, v.Host), n.Host,
 		fmt.Sprintf("state host %s, with a GPU of that host; or %s", v.Host, remedy))
@@ -81,14 +81,9 @@ func (c *checks) changesHostOfGPU(n plan.Node, mappings map[string][]proxmoxapi.
 	return true
 }
 
-// remade says that this update makes the VM of a node again.
-func (c *checks) remade(n plan.Node) bool {
-	return slices.Contains(c.plan.Replace, n.Name) || slices.Contains(c.report.incomplete, n.Name)
-}
-
 // changesGPU says that the VM of a node that exists is known to have another GPU than the planned one, or none.
-func (c *checks) changesGPU(n plan.Node, mappings map[string][]proxmoxapi.Mapped) bool {
-	found, known := c.report.vms[n.VMID]
+func (c *checker) changesGPU(n plan.Node, mappings map[string][]proxmoxapi.Mapped) bool {
+	found, known := c.Identified[n.VMID]
 	devices := found.Config.Devices
 
 	if !known { // Its host does not answer. Its mapping is one of those there are.
@@ -104,15 +99,15 @@ func (c *checks) changesGPU(n plan.Node, mappings map[string][]proxmoxapi.Mapped
 	return !hidden && !usesDevice(devices, n.GPU.BDF, n.Host, mappings)
 }
 
-func (c *checks) reportGPUInUse(n plan.Node, v proxmoxapi.VM) {
+func (c *checker) reportGPUInUse(n plan.Node, v proxmoxapi.VM) {
 	if !v.Stopped {
-		c.problems.Add(bdfPath(n), fmt.Sprintf("is in use by %s (VMID %d) on host %s", v.Label(), v.ID, v.Host), n.GPU.BDF,
+		c.Problems.Add(bdfPath(n), fmt.Sprintf("is in use by %s (VMID %d) on host %s", v.Label(), v.ID, v.Host), n.GPU.BDF,
 			"take it from that VM, or name another GPU")
 
 		return
 	}
 
-	c.warnings = append(c.warnings, spec.Problem{
+	c.Warnings = append(c.Warnings, spec.Problem{
 		Path: bdfPath(n), Rule: fmt.Sprintf("belongs to %s (VMID %d) on host %s too, which cannot be started any more",
 			v.Label(), v.ID, v.Host), Value: n.GPU.BDF,
 		Remedy: "take it from that VM, or name another GPU",

@@ -12,7 +12,7 @@ import (
 )
 
 // checkGPUs finds the GPU of each node, and what a resource mapping says of it.
-func (c *checks) checkGPUs(ctx context.Context) error {
+func (c *checker) checkGPUs(ctx context.Context) error {
 	type answer struct {
 		devices []proxmoxapi.PCIDevice
 		err     error
@@ -20,23 +20,23 @@ func (c *checks) checkGPUs(ctx context.Context) error {
 
 	answers := map[string]answer{}
 
-	for _, n := range c.plan.Nodes() {
+	for _, n := range c.Plan.Nodes() {
 		if n.GPU == nil {
 			continue
 		}
 
 		if _, asked := answers[n.Host]; !asked {
-			devices, err := c.proxmox.PCIDevices(ctx, n.Host)
+			devices, err := c.Proxmox.PCIDevices(ctx, n.Host)
 			answers[n.Host] = answer{devices, err}
 		}
 
 		switch a := answers[n.Host]; {
-		case errors.Is(a.err, proxmoxapi.ErrHostSilent) && !c.absent[n.VMID]:
-			c.warnings = append(c.warnings, spec.Problem{
+		case errors.Is(a.err, proxmoxapi.ErrHostSilent) && !c.Absent[n.VMID]:
+			c.Warnings = append(c.Warnings, spec.Problem{
 				Path: bdfPath(n), Rule: "was not checked: Proxmox VE cannot reach host " + n.Host, Value: n.GPU.BDF,
 			})
-		case a.err != nil && !errors.Is(a.err, proxmoxapi.ErrRefused) && !c.absent[n.VMID]:
-			c.warnings = append(c.warnings, spec.Problem{
+		case a.err != nil && !errors.Is(a.err, proxmoxapi.ErrRefused) && !c.Absent[n.VMID]:
+			c.Warnings = append(c.Warnings, spec.Problem{
 				Path: bdfPath(n), Rule: fmt.Sprintf("was not checked: %v", a.err),
 				Value: n.GPU.BDF,
 			})
@@ -45,14 +45,14 @@ func (c *checks) checkGPUs(ctx context.Context) error {
 		case a.err != nil:
 			return a.err
 		default:
-			c.checkGPU(n, a.devices, c.absent[n.VMID])
+			c.checkGPU(n, a.devices, c.Absent[n.VMID])
 		}
 	}
 
 	return c.checkGPUInUse(ctx)
 }
 
-func (c *checks) checkGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent bool) {
+func (c *checker) checkGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent bool) {
 	path := bdfPath(n)
 
 	// A device without a function is all its functions; the first stands for it.
@@ -71,12 +71,12 @@ func (c *checks) checkGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent bo
 
 	switch {
 	case gpu == nil && absent:
-		c.problems.Add(path, "is not a PCI device of host "+n.Host, n.GPU.BDF,
+		c.Problems.Add(path, "is not a PCI device of host "+n.Host, n.GPU.BDF,
 			"run 'lspci -Dnn' on that host, and correct it")
 
 		return
 	case gpu == nil:
-		c.warnings = append(c.warnings, spec.Problem{
+		c.Warnings = append(c.Warnings, spec.Problem{
 			Path: path, Rule: "is not a PCI device of host " + n.Host + " any more: the VM does not start without it",
 			Value:  n.GPU.BDF,
 			Remedy: "run 'lspci -Dnn' on that host, and correct it",
@@ -85,14 +85,14 @@ func (c *checks) checkGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent bo
 		return
 	}
 
-	c.report.devices[n.Name] = *gpu
+	c.Devices[n.Name] = *gpu
 
 	if !absent {
 		return
 	}
 
 	if gpu.IOMMUGroup < 0 {
-		c.problems.Add(path, "cannot be passed through: the IOMMU of host "+n.Host+" is off", n.GPU.BDF,
+		c.Problems.Add(path, "cannot be passed through: the IOMMU of host "+n.Host+" is off", n.GPU.BDF,
 			"switch it on in the firmware and in the kernel's command line, and restart the host")
 
 		return
@@ -103,7 +103,7 @@ func (c *checks) checkGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent bo
 		bridge := strings.HasPrefix(other.Class, "0x06")
 
 		if other.IOMMUGroup == gpu.IOMMUGroup && !bridge && !strings.HasPrefix(other.BDF, slot+".") {
-			c.warnings = append(c.warnings, spec.Problem{
+			c.Warnings = append(c.Warnings, spec.Problem{
 				Path: path, Rule: fmt.Sprintf("shares IOMMU group %d of host %s with %s (%s), which the host loses too",
 					gpu.IOMMUGroup, n.Host, other.BDF, other.Name),
 				Value: n.GPU.BDF, Remedy: "put the card into another slot",

@@ -9,6 +9,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
@@ -37,34 +38,34 @@ func TestGPUs(t *testing.T) {
 	bridge := proxmoxapi.PCIDevice{BDF: "0000:00:01.0", ID: "8086:1901", Class: "0x060400", IOMMUGroup: 15}
 	disk := proxmoxapi.PCIDevice{BDF: "0000:03:00.0", ID: "144d:a808", Class: "0x010802", Name: "NVMe", IOMMUGroup: 15}
 
-	s := newChecks(p(), &manyHosts{devices: map[string][]proxmoxapi.PCIDevice{
+	s := newChecker(p(), &preflighttest.ManyHosts{Devices: map[string][]proxmoxapi.PCIDevice{
 		"a": {card, sound},
 		"b": {bridge, other, disk},
 	}}, quietNetwork{})
 	require.NoError(t, s.run(t.Context()))
-	assert.Equal(t, map[string]proxmoxapi.PCIDevice{"c-gpu-1": card, "c-gpu-2": other}, s.report.devices)
+	assert.Equal(t, map[string]proxmoxapi.PCIDevice{"c-gpu-1": card, "c-gpu-2": other}, s.Devices)
 	assert.Equal(t, spec.Problems{{
 		Path: "pools.gpu.gpus.2.bdf", Rule: "shares IOMMU group 15 of host b with 0000:03:00.0 (NVMe), which the host " +
 			"loses too",
 		Value: "0000:02:00", Remedy: "put the card into another slot",
-	}}, s.warnings)
+	}}, s.Warnings)
 
 	card.IOMMUGroup = -1
-	_, err := check(t, p(), &manyHosts{devices: map[string][]proxmoxapi.PCIDevice{"a": {card}}})
+	_, err := check(t, p(), &preflighttest.ManyHosts{Devices: map[string][]proxmoxapi.PCIDevice{"a": {card}}})
 	assert.EqualError(t, err, `the configuration has 2 problems:
   - pools.gpu.gpus.1.bdf: cannot be passed through: the IOMMU of host a is off (given: 0000:01:00.0); `+
 		`switch it on in the firmware and in the kernel's command line, and restart the host
   - pools.gpu.gpus.2.bdf: is not a PCI device of host b (given: 0000:02:00); run 'lspci -Dnn' on that host, and correct it`)
 
 	// A card that is gone and a host that is down stop nothing that is there already.
-	there := &manyHosts{silent: "b"}
+	there := &preflighttest.ManyHosts{Silent: "b"}
 	for _, n := range p().Nodes() {
-		there.vms = append(there.vms, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
+		there.Listed = append(there.Listed, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
 	}
 
-	s = newChecks(p(), there, quietNetwork{})
+	s = newChecker(p(), there, quietNetwork{})
 	require.NoError(t, s.run(t.Context()))
-	assert.Empty(t, s.report.devices)
+	assert.Empty(t, s.Devices)
 	assert.Equal(t, spec.Problems{
 		{
 			Path: "pools.gpu.gpus.1.bdf", Rule: "is not a PCI device of host a any more: the VM does not start without it",
@@ -72,11 +73,11 @@ func TestGPUs(t *testing.T) {
 			Remedy: "run 'lspci -Dnn' on that host, and correct it",
 		},
 		{Path: "pools.gpu.gpus.2.bdf", Rule: "was not checked: Proxmox VE cannot reach host b", Value: "0000:02:00"},
-	}, s.warnings)
+	}, s.Warnings)
 
-	_, err = check(t, p(), &manyHosts{
-		silent:  "b",
-		devices: map[string][]proxmoxapi.PCIDevice{"a": {other, {BDF: "0000:01:00.0", IOMMUGroup: 1}}},
+	_, err = check(t, p(), &preflighttest.ManyHosts{
+		Silent:  "b",
+		Devices: map[string][]proxmoxapi.PCIDevice{"a": {other, {BDF: "0000:01:00.0", IOMMUGroup: 1}}},
 	})
 	assert.EqualError(t, err, `the configuration has 1 problem:
   - proxmox.hosts: does not answer, and new nodes are to be made on it (given: b); repair it, or take it out`)
@@ -84,7 +85,7 @@ func TestGPUs(t *testing.T) {
 
 // gpuVMs have GPUs by resource mappings.
 type gpuVMs struct {
-	manyHosts
+	preflighttest.ManyHosts
 
 	mappings map[string][]proxmoxapi.Mapped
 	has      map[int]string // the mapping of a VM
@@ -156,13 +157,13 @@ func TestGPUOfExistingNode(t *testing.T) {
 			require.Equal(t, 601, p.Pools[1].Nodes[0].VMID)
 
 			g := &gpuVMs{
-				manyHosts: manyHosts{
-					vms: []proxmoxapi.VM{
+				ManyHosts: preflighttest.ManyHosts{
+					Listed: []proxmoxapi.VM{
 						{ID: 401, Name: "c-control-1", Host: "a", Tags: []string{"c", "controlplane", "talos"}},
 						{ID: 601, Name: "c-gpu-1", Host: c.host, Tags: []string{"c", "talos", "worker"}},
 						{ID: 700, Name: "gaming", Host: "a"},
 					},
-					devices: map[string][]proxmoxapi.PCIDevice{"a": {{BDF: "0000:01:00.0"}, {BDF: "0000:03:00.0"}}},
+					Devices: map[string][]proxmoxapi.PCIDevice{"a": {{BDF: "0000:01:00.0"}, {BDF: "0000:03:00.0"}}},
 				},
 				mappings: map[string][]proxmoxapi.Mapped{"other": at("a", "0000:03:00.0")},
 				has:      map[int]string{601: "c-gpu-1", 700: "other"},
@@ -171,21 +172,21 @@ func TestGPUOfExistingNode(t *testing.T) {
 				g.mappings["c-gpu-1"] = c.maps
 			}
 
-			checks := newChecks(p, g, quietNetwork{})
-			checks.vms = g.vms
+			checks := newChecker(p, g, quietNetwork{})
+			checks.VMs = g.Listed
 			require.NoError(t, checks.checkIdentities(t.Context()))
 
 			if c.silent != "" {
-				delete(checks.report.vms, 601)
+				delete(checks.Identified, 601)
 			}
 
 			require.NoError(t, checks.checkGPUs(t.Context()))
 
 			if c.want == "" {
-				assert.Empty(t, checks.problems)
+				assert.Empty(t, checks.Problems)
 			} else {
-				require.Len(t, checks.problems, 1)
-				assert.Contains(t, checks.problems[0].String(), c.want)
+				require.Len(t, checks.Problems, 1)
+				assert.Contains(t, checks.Problems[0].String(), c.want)
 			}
 		})
 	}

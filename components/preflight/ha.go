@@ -13,28 +13,28 @@ import (
 
 // checkHA checks that what nodes want of high availability is there, and that its rules are as the program has made
 // them.
-func (c *checks) checkHA(ctx context.Context) error {
-	if !c.report.HARules() {
+func (c *checker) checkHA(ctx context.Context) error {
+	if c.Major < harules.RulesMajor {
 		c.checkNoHARules()
 
 		return c.checkHAGroups(ctx)
 	}
 
-	if !slices.ContainsFunc(c.plan.Nodes(), func(n plan.Node) bool { return n.HAGroup != "" || n.HA != nil }) {
+	if !slices.ContainsFunc(c.Plan.Nodes(), func(n plan.Node) bool { return n.HAGroup != "" || n.HA != nil }) {
 		return nil
 	}
 
-	rules, err := c.proxmox.HARules(ctx)
+	rules, err := c.Proxmox.HARules(ctx)
 	if err != nil {
 		return err
 	}
 
-	comments, err := c.proxmox.HAComments(ctx)
+	comments, err := c.Proxmox.HAComments(ctx)
 	if err != nil {
 		return err
 	}
 
-	for _, pool := range c.plan.Pools {
+	for _, pool := range c.Plan.Pools {
 		if len(pool.Nodes) > 0 && (pool.Nodes[0].HAGroup != "" || pool.Nodes[0].HA != nil) {
 			c.checkHARules(pool, rules, comments)
 		}
@@ -47,7 +47,7 @@ func (c *checks) checkHA(ctx context.Context) error {
 
 // checkHARules compares the rules of a pool with the plan. A hook that failed after the state was written, and whoever
 // changes a rule by hand, leave nothing for the next update to do: a mark has it apply the rules again.
-func (c *checks) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule, comments map[string]string) {
+func (c *checker) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule, comments map[string]string) {
 	n := pool.Nodes[0]
 	key := "pools." + pool.Name + ".ha"
 	rule := func(name string) (proxmoxapi.HARule, bool) {
@@ -64,7 +64,7 @@ func (c *checks) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule, 
 	if name := harules.RuleOf(n); n.HAGroup != "" {
 		group, there := rule(name)
 		if !there {
-			c.problems.Add(key+"Group", "is a group of Proxmox VE 8: this one has rules, and none called "+name, n.HAGroup,
+			c.Problems.Add(key+"Group", "is a group of Proxmox VE 8: this one has rules, and none called "+name, n.HAGroup,
 				"state ha.hosts in its place")
 
 			return
@@ -79,12 +79,12 @@ func (c *checks) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule, 
 		}
 	}
 
-	for _, wanted := range harules.WantedRules(n, harules.MembersOf(n, c.plan, comments)) {
+	for _, wanted := range harules.WantedRules(n, harules.MembersOf(n, c.Plan, comments)) {
 		is, there := rule(wanted.Name)
 
 		switch {
 		case there && is.Comment != wanted.Comment && len(wanted.Resources) > 0:
-			c.warnings.Add(key, "needs the rule "+wanted.Name+", which is not of this cluster and is left alone", is.Comment,
+			c.Warnings.Add(key, "needs the rule "+wanted.Name+", which is not of this cluster and is left alone", is.Comment,
 				"rename or remove it")
 		case there && is.Comment == wanted.Comment && !harules.SameRule(c.withoutLeaving(is, wanted), wanted),
 			!there && len(wanted.Resources) > 0:
@@ -97,10 +97,10 @@ func (c *checks) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule, 
 
 // withoutLeaving is a rule without the VMs that the plan no longer has: Proxmox VE takes them out of it. One that is to
 // go is as it is, so that it goes before it is left with one of two VMs.
-func (c *checks) withoutLeaving(is, wanted proxmoxapi.HARule) proxmoxapi.HARule {
+func (c *checker) withoutLeaving(is, wanted proxmoxapi.HARule) proxmoxapi.HARule {
 	if len(wanted.Resources) > 0 {
 		is.Resources = slices.DeleteFunc(slices.Clone(is.Resources), func(r string) bool {
-			return !slices.ContainsFunc(c.plan.Nodes(), func(n plan.Node) bool { return harules.SID(n) == r })
+			return !slices.ContainsFunc(c.Plan.Nodes(), func(n plan.Node) bool { return harules.SID(n) == r })
 		})
 	}
 
@@ -109,13 +109,13 @@ func (c *checks) withoutLeaving(is, wanted proxmoxapi.HARule) proxmoxapi.HARule 
 
 // markHA keeps the marks of the HA resources of a pool, and changes one where rules differ and the update would apply
 // them for no other reason.
-func (c *checks) markHA(pool plan.PlannedPool, comments map[string]string, differ []string) {
+func (c *checker) markHA(pool plan.PlannedPool, comments map[string]string, differ []string) {
 	changes, marked := false, -1
 
 	for i, n := range pool.Nodes {
 		comment, managed := comments[harules.SID(n)]
 		mark := harules.Mark(comment)
-		c.report.haMarks[n.Name] = mark
+		c.HAMarks[n.Name] = mark
 
 		switch {
 		case !managed || comment != harules.Comment(n, mark):
@@ -129,14 +129,14 @@ func (c *checks) markHA(pool plan.PlannedPool, comments map[string]string, diffe
 		return
 	}
 
-	c.report.haMarks[pool.Nodes[marked].Name]++
-	c.warnings.Add("pools."+pool.Name+".ha", "the rules of high availability are not as they were set: this update sets "+
+	c.HAMarks[pool.Nodes[marked].Name]++
+	c.Warnings.Add("pools."+pool.Name+".ha", "the rules of high availability are not as they were set: this update sets "+
 		"them again", strings.Join(differ, ", "), "")
 }
 
 // checkLastOfRules refuses to take the last VMs out of a rule that belongs to others: Proxmox VE has no rule without
 // VMs, and has each VM in one rule at most that says where it runs.
-func (c *checks) checkLastOfRules(rules []proxmoxapi.HARule) {
+func (c *checker) checkLastOfRules(rules []proxmoxapi.HARule) {
 	for _, rule := range rules {
 		if !harules.Places(rule) || len(rule.Resources) == 0 {
 			continue
@@ -144,7 +144,7 @@ func (c *checks) checkLastOfRules(rules []proxmoxapi.HARule) {
 
 		var leaves []plan.Node
 
-		for _, n := range c.plan.Nodes() {
+		for _, n := range c.Plan.Nodes() {
 			placed := n.HAGroup != "" || n.HA != nil && len(n.HA.Hosts) > 0
 			if placed && harules.RuleOf(n) != rule.Name && slices.Contains(rule.Resources, harules.SID(n)) {
 				leaves = append(leaves, n)
@@ -161,33 +161,33 @@ func (c *checks) checkLastOfRules(rules []proxmoxapi.HARule) {
 		}
 
 		key := map[bool]string{false: ".ha", true: ".haGroup"}[leaves[0].HAGroup != ""]
-		c.problems.Add("pools."+leaves[0].Pool+key, fmt.Sprintf("the rule %s of high availability places the VMs already, "+
+		c.Problems.Add("pools."+leaves[0].Pool+key, fmt.Sprintf("the rule %s of high availability places the VMs already, "+
 			"has no others, and is not of this cluster: Proxmox VE has a VM in one such rule only", rule.Name),
 			strings.Join(names, ", "), harules.RemoveRule(rule.Name))
 	}
 }
 
 // checkNoHARules refuses what only rules can do.
-func (c *checks) checkNoHARules() {
-	for _, n := range c.plan.Nodes() {
-		if n.HAGroup == "" && harules.RuleOf(n) != "" && c.report.major != 0 {
-			c.problems.Add("pools."+n.Pool+".ha", "needs Proxmox VE 9 with hosts or apart: version 8 has groups, not rules",
+func (c *checker) checkNoHARules() {
+	for _, n := range c.Plan.Nodes() {
+		if n.HAGroup == "" && harules.RuleOf(n) != "" && c.Major != 0 {
+			c.Problems.Add("pools."+n.Pool+".ha", "needs Proxmox VE 9 with hosts or apart: version 8 has groups, not rules",
 				n.Name, "make a group (Datacenter, HA, Groups), and name it in haGroup")
 		}
 	}
 }
 
 // checkHAGroups checks that high-availability groups are there: Proxmox VE takes any name, and does nothing then.
-func (c *checks) checkHAGroups(ctx context.Context) error {
+func (c *checker) checkHAGroups(ctx context.Context) error {
 	var groups []string
 
-	for _, n := range c.plan.Nodes() {
+	for _, n := range c.Plan.Nodes() {
 		if n.HAGroup == "" {
 			continue
 		}
 
 		if groups == nil {
-			found, err := c.proxmox.HAGroups(ctx)
+			found, err := c.Proxmox.HAGroups(ctx)
 			if err != nil {
 				return err
 			}
@@ -196,7 +196,7 @@ func (c *checks) checkHAGroups(ctx context.Context) error {
 		}
 
 		if !slices.Contains(groups, n.HAGroup) {
-			c.problems.Add("pools."+n.Pool+".haGroup", "is not a high-availability group of this Proxmox VE", n.HAGroup,
+			c.Problems.Add("pools."+n.Pool+".haGroup", "is not a high-availability group of this Proxmox VE", n.HAGroup,
 				"make it (Datacenter, HA, Groups), or name one that is")
 		}
 	}

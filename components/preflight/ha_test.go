@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/harules"
 	"talos-proxmox/components/spec"
@@ -15,7 +16,7 @@ import (
 
 // ruledVMs is a Proxmox VE 9 with rules of high availability.
 type ruledVMs struct {
-	healthy
+	preflighttest.Healthy
 
 	rules    []proxmoxapi.HARule
 	comments map[string]string
@@ -134,18 +135,18 @@ func TestHARulesHeal(t *testing.T) {
 			}
 
 			p := &plan.Plan{Cluster: "c", Distribution: spec.DistributionTalos, Pools: []plan.PlannedPool{c.pool}}
-			s := newChecks(p, ruledVMs{rules: c.rules, comments: comments}, quietNetwork{})
-			s.report.major = 9
+			s := newChecker(p, ruledVMs{rules: c.rules, comments: comments}, quietNetwork{})
+			s.Major = 9
 			require.NoError(t, s.checkHA(t.Context()))
 
-			assert.Equal(t, c.mark, s.report.HAMark(c.pool.Nodes[0]))
+			assert.Equal(t, c.mark, s.report().HAMark(c.pool.Nodes[0]))
 
 			var warned, refused string
-			for _, w := range s.warnings {
+			for _, w := range s.Warnings {
 				warned += w.String()
 			}
 
-			for _, problem := range s.problems {
+			for _, problem := range s.Problems {
 				refused += problem.String()
 			}
 

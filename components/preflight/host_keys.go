@@ -16,18 +16,18 @@ import (
 )
 
 // checkHostKeys compares the SSH host keys of the hosts that nodes are on with those of the configuration.
-func (c *checks) checkHostKeys(ctx context.Context) error {
-	if c.plan.SSH == nil {
+func (c *checker) checkHostKeys(ctx context.Context) error {
+	if c.Plan.SSH == nil {
 		return nil
 	}
 
 	used := map[string]bool{} // by host: whether it is to get a node
-	for _, n := range c.plan.Nodes() {
-		used[n.Host] = used[n.Host] || c.absent[n.VMID]
+	for _, n := range c.Plan.Nodes() {
+		used[n.Host] = used[n.Host] || c.Absent[n.VMID]
 	}
 
 	for _, host := range slices.Sorted(maps.Keys(used)) {
-		stated, there := c.plan.SSH.HostKeys[host]
+		stated, there := c.Plan.SSH.HostKeys[host]
 		if !there {
 			continue
 		}
@@ -39,18 +39,18 @@ func (c *checks) checkHostKeys(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 
-		address := net.JoinHostPort(c.plan.SSH.Addresses[host], strconv.Itoa(c.plan.SSH.Port))
+		address := net.JoinHostPort(c.Plan.SSH.Addresses[host], strconv.Itoa(c.Plan.SSH.Port))
 
 		shown, err := hostKey(ctx, address, key.Type())
 
 		switch {
 		case err != nil && used[host]:
-			c.problems.Add(path, fmt.Sprintf("cannot be compared: %v", err), "",
+			c.Problems.Add(path, fmt.Sprintf("cannot be compared: %v", err), "",
 				"correct proxmox.ssh.addresses."+host+" or the type of the key, or let this machine reach the host's SSH server")
 		case err != nil:
-			c.warnings = append(c.warnings, spec.Problem{Path: path, Rule: fmt.Sprintf("was not compared: %v", err)})
+			c.Warnings = append(c.Warnings, spec.Problem{Path: path, Rule: fmt.Sprintf("was not compared: %v", err)})
 		case ssh.FingerprintSHA256(shown) != ssh.FingerprintSHA256(key):
-			c.problems.Add(path, "is not the key that "+address+" shows: "+ssh.FingerprintSHA256(shown),
+			c.Problems.Add(path, "is not the key that "+address+" shows: "+ssh.FingerprintSHA256(shown),
 				ssh.FingerprintSHA256(key), "find out whether another machine has the address. Where the host has new keys, "+
 					"compare with 'ssh-keygen -lf' on its own console, and state the new one")
 		}

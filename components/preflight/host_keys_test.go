@@ -74,21 +74,21 @@ func TestHostKeys(t *testing.T) {
 				p.SSH.HostKeys[host] = c.key
 			}
 
-			checks := newChecks(p, nil, nil)
+			checks := newChecker(p, nil, nil)
 			for _, n := range p.Nodes() {
-				checks.absent[n.VMID] = !c.there
+				checks.Absent[n.VMID] = !c.there
 			}
 
 			require.NoError(t, checks.checkHostKeys(t.Context()))
 
 			if c.problem == "" {
-				require.NoError(t, checks.problems.Err())
+				require.NoError(t, checks.Problems.Err())
 			} else {
-				require.ErrorContains(t, checks.problems.Err(), "proxmox.ssh.hostKeys."+host+": ")
-				require.ErrorContains(t, checks.problems.Err(), c.problem)
+				require.ErrorContains(t, checks.Problems.Err(), "proxmox.ssh.hostKeys."+host+": ")
+				require.ErrorContains(t, checks.Problems.Err(), c.problem)
 			}
 
-			require.Equal(t, c.warned != "", len(checks.warnings) == 1)
+			require.Equal(t, c.warned != "", len(checks.Warnings) == 1)
 		})
 	}
 }

@@ -17,11 +17,11 @@ import (
 
 // checkHosts checks that the hosts that are to have new VMs are up, and have the datastores and bridges that those
 // need. Of hosts whose VMs are all there, nothing is asked.
-func (c *checks) checkHosts(ctx context.Context) error {
+func (c *checker) checkHosts(ctx context.Context) error {
 	newNodes := map[string][]plan.Node{}
 
-	for _, n := range c.plan.Nodes() {
-		if c.absent[n.VMID] {
+	for _, n := range c.Plan.Nodes() {
+		if c.Absent[n.VMID] {
 			newNodes[n.Host] = append(newNodes[n.Host], n)
 		}
 	}
@@ -30,7 +30,7 @@ func (c *checks) checkHosts(ctx context.Context) error {
 		return nil
 	}
 
-	hosts, err := c.proxmox.Hosts(ctx)
+	hosts, err := c.Proxmox.Hosts(ctx)
 	if err != nil {
 		return err
 	}
@@ -47,10 +47,10 @@ func (c *checks) checkHosts(ctx context.Context) error {
 				names = append(names, h.Name)
 			}
 
-			c.problems.Add("proxmox.hosts", "not found in this Proxmox VE, which has the hosts "+strings.Join(names, ", "), name,
+			c.Problems.Add("proxmox.hosts", "not found in this Proxmox VE, which has the hosts "+strings.Join(names, ", "), name,
 				"correct the name; case matters")
 		case !hosts[at].Online:
-			c.problems.Add("proxmox.hosts", "is offline, and new nodes are to be made on it", name, "start it, or take it out")
+			c.Problems.Add("proxmox.hosts", "is offline, and new nodes are to be made on it", name, "start it, or take it out")
 		default:
 			c.checkCapacity(hosts[at], newNodes[name])
 
@@ -60,7 +60,7 @@ func (c *checks) checkHosts(ctx context.Context) error {
 		}
 	}
 
-	c.warnings = append(c.warnings, needed.warnings()...)
+	c.Warnings = append(c.Warnings, needed.warnings()...)
 
 	return nil
 }
@@ -104,8 +104,8 @@ func (s storageNeeds) warnings() (found spec.Problems) {
 }
 
 // checkHost asks a host for the datastores and bridges of new nodes.
-func (c *checks) checkHost(ctx context.Context, host string, newNodes []plan.Node, needed storageNeeds) error {
-	stores, err := c.storesOf(ctx, host)
+func (c *checker) checkHost(ctx context.Context, host string, newNodes []plan.Node, needed storageNeeds) error {
+	stores, err := c.StoresOf(ctx, host)
 	if errors.Is(err, proxmoxapi.ErrHostSilent) {
 		c.reportUnreachableHost(host)
 
@@ -114,13 +114,13 @@ func (c *checks) checkHost(ctx context.Context, host string, newNodes []plan.Nod
 		return err
 	}
 
-	bridges, err := c.bridgesOf(ctx, host)
+	bridges, err := c.BridgesOf(ctx, host)
 	if err != nil {
 		return err
 	}
 
 	for _, b := range bridges {
-		c.vnets[b.Name] = c.vnets[b.Name] || b.VNet
+		c.VNets[b.Name] = c.VNets[b.Name] || b.VNet
 	}
 
 	for _, n := range newNodes {
@@ -134,13 +134,13 @@ func (c *checks) checkHost(ctx context.Context, host string, newNodes []plan.Nod
 			}
 		}
 
-		if image := c.plan.PoolOf(n).Image; image.URL != "" || image.FactoryURL != "" {
-			c.checkDatastore(stores, host, c.plan.ImageStore, "iso", "proxmox.storage.images")
+		if image := c.Plan.PoolOf(n).Image; image.URL != "" || image.FactoryURL != "" {
+			c.checkDatastore(stores, host, c.Plan.ImageStore, "iso", "proxmox.storage.images")
 		}
 
 		for _, nic := range n.NICs {
 			if !slices.ContainsFunc(bridges, func(b proxmoxapi.Bridge) bool { return b.Name == nic.Bridge }) {
-				c.problems.Add(path+".nics", "bridge not found on host "+host+", or the credentials lack SDN.Use on it", nic.Bridge,
+				c.Problems.Add(path+".nics", "bridge not found on host "+host+", or the credentials lack SDN.Use on it", nic.Bridge,
 					"name another, make it there, or give the role SDN.Use on it")
 			}
 
@@ -152,40 +152,14 @@ func (c *checks) checkHost(ctx context.Context, host string, newNodes []plan.Nod
 }
 
 // reportUnreachableHost adds the problem of a host that is to have new nodes and does not answer.
-func (c *checks) reportUnreachableHost(host string) {
-	c.problems.Add("proxmox.hosts", "does not answer, and new nodes are to be made on it", host,
+func (c *checker) reportUnreachableHost(host string) {
+	c.Problems.Add("proxmox.hosts", "does not answer, and new nodes are to be made on it", host,
 		"repair it, or take it out")
-}
-
-// storesOf are the datastores of a host, which is asked once.
-func (c *checks) storesOf(ctx context.Context, host string) (map[string]proxmoxapi.Store, error) {
-	return once(ctx, c.stores, host, c.proxmox.Stores)
-}
-
-// once asks a host what it was not asked yet.
-func once[T any](ctx context.Context, known map[string]T, host string,
-	ask func(ctx context.Context, host string) (T, error),
-) (T, error) {
-	if found, asked := known[host]; asked {
-		return found, nil
-	}
-
-	found, err := ask(ctx, host)
-	if err == nil {
-		known[host] = found
-	}
-
-	return found, err
-}
-
-// bridgesOf are the bridges of a host, which is asked once.
-func (c *checks) bridgesOf(ctx context.Context, host string) ([]proxmoxapi.Bridge, error) {
-	return once(ctx, c.bridges, host, c.proxmox.Bridges)
 }
 
 // checkMTU checks that the MTU of a network interface is not larger than its bridge's: Proxmox VE takes any, and does
 // not start the VM.
-func (c *checks) checkMTU(n plan.Node, nic plan.Interface, host string, bridges []proxmoxapi.Bridge) {
+func (c *checker) checkMTU(n plan.Node, nic plan.Interface, host string, bridges []proxmoxapi.Bridge) {
 	at := slices.IndexFunc(bridges, func(b proxmoxapi.Bridge) bool { return b.Name == nic.Bridge })
 	if at < 0 || nic.MTU <= 1 {
 		return
@@ -197,11 +171,11 @@ func (c *checks) checkMTU(n plan.Node, nic plan.Interface, host string, bridges 
 
 	switch has := bridges[at].MTU; {
 	case has == 0 && nic.MTU > usualMTU:
-		c.warnings.Add(path, fmt.Sprintf("needs an MTU of bridge %s of host %s that is not smaller, or the VM does not "+
+		c.Warnings.Add(path, fmt.Sprintf("needs an MTU of bridge %s of host %s that is not smaller, or the VM does not "+
 			"start, and Proxmox VE does not tell it", nic.Bridge, host), mtu,
 			"check it on that host ('ip link show "+nic.Bridge+"')")
 	case has != 0 && nic.MTU > has:
-		c.problems.Add(path, fmt.Sprintf("must have an MTU of at most %d, that of bridge %s of host %s: a VM with a larger "+
+		c.Problems.Add(path, fmt.Sprintf("must have an MTU of at most %d, that of bridge %s of host %s: a VM with a larger "+
 			"one does not start", has, nic.Bridge, host), mtu, remedy)
 	}
 }
@@ -210,15 +184,15 @@ func (c *checks) checkMTU(n plan.Node, nic plan.Interface, host string, bridges 
 const usualMTU = 1500
 
 // checkDatastore checks that a datastore takes what is to be kept on it.
-func (c *checks) checkDatastore(stores map[string]proxmoxapi.Store, host, name, content, path string) {
+func (c *checker) checkDatastore(stores map[string]proxmoxapi.Store, host, name, content, path string) {
 	switch store, there := stores[name]; {
 	case !there:
-		c.problems.Add(path, "datastore not found on host "+host+", or the credentials lack its privileges", name,
+		c.Problems.Add(path, "datastore not found on host "+host+", or the credentials lack its privileges", name,
 			"name another, or give the role Datastore.AllocateSpace and Datastore.Audit on it")
 	case !store.Active:
-		c.problems.Add(path, "is not active on host "+host, name, "switch it on there, or name another")
+		c.Problems.Add(path, "is not active on host "+host, name, "switch it on there, or name another")
 	case !slices.Contains(store.Content, content):
-		c.problems.Add(path, fmt.Sprintf("takes no %s on host %s", content, host),
+		c.Problems.Add(path, fmt.Sprintf("takes no %s on host %s", content, host),
 			name+", which takes "+strings.Join(store.Content, ", "),
 			fmt.Sprintf("run 'pvesm set %s --content %s,%s', or name another datastore", name, strings.Join(store.Content, ","),
 				content))
@@ -227,14 +201,14 @@ func (c *checks) checkDatastore(stores map[string]proxmoxapi.Store, host, name, 
 
 // checkCapacity checks that a host has the processors of each VM, and warns where it would promise more memory than it
 // has, or the configuration does.
-func (c *checks) checkCapacity(h proxmoxapi.Host, newNodes []plan.Node) {
+func (c *checker) checkCapacity(h proxmoxapi.Host, newNodes []plan.Node) {
 	if h.CPUs == 0 { // the credentials may not see it, which is said
 		return
 	}
 
 	promised, more := 0, 0
 
-	for _, v := range c.vms {
+	for _, v := range c.VMs {
 		if v.Host == h.Name && !v.Template {
 			promised += v.MemoryMiB
 		}
@@ -244,23 +218,23 @@ func (c *checks) checkCapacity(h proxmoxapi.Host, newNodes []plan.Node) {
 		more += n.MemoryMiB
 
 		if n.Cores > h.CPUs {
-			c.problems.Add("pools."+n.Pool+".cores", fmt.Sprintf("must be at most %d, the processors of host %s: a VM with "+
+			c.Problems.Add("pools."+n.Pool+".cores", fmt.Sprintf("must be at most %d, the processors of host %s: a VM with "+
 				"more does not start", h.CPUs, h.Name),
 				strconv.Itoa(n.Cores), "lower it, or place the node elsewhere")
 		}
 	}
 
 	if promised+more > h.MemoryMiB {
-		c.warnings = append(c.warnings, spec.Problem{
+		c.Warnings = append(c.Warnings, spec.Problem{
 			Path: "proxmox.hosts", Rule: fmt.Sprintf("has %d MiB of memory; what is on it is promised %d MiB, and new nodes "+
 				"%d MiB", h.MemoryMiB, promised, more),
 			Value: h.Name, Remedy: "see that not all of it is used at once, make nodes smaller, or place them elsewhere",
 		})
 	}
 
-	for _, stated := range c.plan.Hosts {
+	for _, stated := range c.Plan.Hosts {
 		if stated.Name == h.Name && stated.Limited && stated.Capacity.MemoryMiB > h.MemoryMiB {
-			c.warnings = append(c.warnings, spec.Problem{
+			c.Warnings = append(c.Warnings, spec.Problem{
 				Path: "proxmox.hosts", Rule: fmt.Sprintf("states a capacity of %d MiB for host %s, which has %d MiB",
 					stated.Capacity.MemoryMiB, h.Name, h.MemoryMiB),
 				Value: h.Name, Remedy: "lower capacity.memoryMiB",

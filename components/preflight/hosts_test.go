@@ -9,13 +9,14 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
 
 // lackingHosts is one in which everything is missing.
 type lackingHosts struct {
-	manyHosts
+	preflighttest.ManyHosts
 
 	hosts   []proxmoxapi.Host
 	stores  map[string]proxmoxapi.Store
@@ -25,7 +26,7 @@ type lackingHosts struct {
 func (c *lackingHosts) Hosts(context.Context) ([]proxmoxapi.Host, error) { return c.hosts, nil }
 
 func (c *lackingHosts) Stores(_ context.Context, host string) (map[string]proxmoxapi.Store, error) {
-	if host == c.silent {
+	if host == c.Silent {
 		return nil, proxmoxapi.ErrHostSilent
 	}
 
@@ -63,7 +64,7 @@ func TestHosts(t *testing.T) {
 		{Name: "A", Online: true},
 		{Name: "b"},
 		{Name: "pve", Online: true},
-	}, manyHosts: manyHosts{silent: "pve"}})
+	}, ManyHosts: preflighttest.ManyHosts{Silent: "pve"}})
 	require.EqualError(t, err, `the configuration has 3 problems:
   - proxmox.hosts: not found in this Proxmox VE, which has the hosts A, b, pve (given: a); correct the name; case matters
   - proxmox.hosts: is offline, and new nodes are to be made on it (given: b); start it, or take it out
@@ -89,7 +90,7 @@ func TestHosts(t *testing.T) {
   - pools.control.disk.datastore: is not active on host a (given: tank); switch it on there, or name another`)
 
 	full := &lackingHosts{
-		manyHosts: manyHosts{vms: []proxmoxapi.VM{
+		ManyHosts: preflighttest.ManyHosts{Listed: []proxmoxapi.VM{
 			{ID: 100, Name: "other", Host: "a", MemoryMiB: 30000},
 			{ID: 9000, Name: "base", Host: "a", Template: true, MemoryMiB: 9999},
 		}},
@@ -100,7 +101,7 @@ func TestHosts(t *testing.T) {
 			"nfs":  good["nfs"],
 		},
 	}
-	survey := newChecks(plantest.New(t, one), full, quietNetwork{})
+	survey := newChecker(plantest.New(t, one), full, quietNetwork{})
 	require.NoError(t, survey.run(t.Context()))
 	assert.Equal(t, spec.Problems{
 		{
@@ -113,13 +114,13 @@ func TestHosts(t *testing.T) {
 			Value:  "tank",
 			Remedy: "see that there is room, or make disks smaller (diskGiB)",
 		},
-	}, survey.warnings)
+	}, survey.Warnings)
 
 	full.stores["tank"] = proxmoxapi.Store{Content: []string{"images"}, Active: true, Shared: true, Free: 100 << 30}
 	full.hosts = online
-	survey = newChecks(p, full, quietNetwork{})
+	survey = newChecker(p, full, quietNetwork{})
 	require.NoError(t, survey.run(t.Context()))
-	assert.Contains(t, survey.warnings, spec.Problem{
+	assert.Contains(t, survey.Warnings, spec.Problem{
 		Path: "proxmox.storage", Value: "tank",
 		Rule:   "has 100 GiB free for all hosts together, and the disks of new nodes may grow to 120 GiB",
 		Remedy: "see that there is room, or make disks smaller (diskGiB)",
@@ -127,7 +128,7 @@ func TestHosts(t *testing.T) {
 
 	there := &lackingHosts{}
 	for _, n := range p.Nodes() {
-		there.vms = append(there.vms, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
+		there.Listed = append(there.Listed, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
 	}
 
 	_, err = check(t, p, there)
@@ -162,15 +163,15 @@ func TestMTUOfExistingNodes(t *testing.T) {
 				lackingHosts: lackingHosts{bridges: []proxmoxapi.Bridge{{Name: "vmbr0", MTU: 1500}}},
 				current:      map[string]string{"net0": c.net0, "cores": "0"},
 			}
-			s := newChecks(&plan.Plan{Pools: []plan.PlannedPool{{Name: "a", Nodes: []plan.Node{n}}}}, h, quietNetwork{})
-			s.vms = []proxmoxapi.VM{{ID: 401, Name: "a-1", Host: "pve"}}
+			s := newChecker(&plan.Plan{Pools: []plan.PlannedPool{{Name: "a", Nodes: []plan.Node{n}}}}, h, quietNetwork{})
+			s.VMs = []proxmoxapi.VM{{ID: 401, Name: "a-1", Host: "pve"}}
 			require.NoError(t, s.checkVMStates(t.Context()))
 
 			if c.want == "" {
-				assert.Empty(t, s.problems)
+				assert.Empty(t, s.Problems)
 			} else {
-				require.Len(t, s.problems, 1)
-				assert.Contains(t, s.problems[0].String(), c.want)
+				require.Len(t, s.Problems, 1)
+				assert.Contains(t, s.Problems[0].String(), c.want)
 			}
 		})
 	}

@@ -9,14 +9,14 @@ import (
 )
 
 // checkImages checks that the ISO file of each node that is yet to be made is on the node's host.
-func (c *checks) checkImages(ctx context.Context) error {
+func (c *checker) checkImages(ctx context.Context) error {
 	type store struct{ host, name string }
 
 	files := map[store]map[string]int64{}
 
-	for _, n := range c.plan.Nodes() {
-		image := c.plan.PoolOf(n).Image
-		if image.Volume == "" || !c.absent[n.VMID] || c.unreachable[n.Host] != nil {
+	for _, n := range c.Plan.Nodes() {
+		image := c.Plan.PoolOf(n).Image
+		if image.Volume == "" || !c.Absent[n.VMID] || c.Unreachable[n.Host] != nil {
 			continue
 		}
 
@@ -25,7 +25,7 @@ func (c *checks) checkImages(ctx context.Context) error {
 
 		if _, asked := files[at]; !asked {
 			var err error
-			if files[at], err = c.proxmox.Files(ctx, at.host, at.name); err != nil {
+			if files[at], err = c.Proxmox.Files(ctx, at.host, at.name); err != nil {
 				return err
 			}
 		}
@@ -34,9 +34,9 @@ func (c *checks) checkImages(ctx context.Context) error {
 
 		switch size, there := files[at][image.Volume]; {
 		case !there:
-			c.problems.Add(path, "is not on host "+n.Host, image.Volume, "upload it there, or name one that is; case matters")
+			c.Problems.Add(path, "is not on host "+n.Host, image.Volume, "upload it there, or name one that is; case matters")
 		case size < proxmoxvm.SmallestImage:
-			c.problems.Add(path, fmt.Sprintf("has %d bytes on host %s: that is not an image", size, n.Host), image.Volume,
+			c.Problems.Add(path, fmt.Sprintf("has %d bytes on host %s: that is not an image", size, n.Host), image.Volume,
 				"upload it again")
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 )
 
@@ -14,24 +15,24 @@ func TestImages(t *testing.T) {
 	const volume = "local:iso/talos-1.12.4.iso"
 	there := map[string]int64{volume: 100 << 20}
 
-	h := &manyHosts{files: map[string]map[string]int64{"a": there, "b": there}}
+	h := &preflighttest.ManyHosts{Volumes: map[string]map[string]int64{"a": there, "b": there}}
 	_, err := check(t, plantest.ISO(t), h)
 	require.NoError(t, err)
-	assert.Equal(t, 2, h.asked, "each host is asked once")
+	assert.Equal(t, 2, h.Asked, "each host is asked once")
 
 	_, err = check(t, plantest.ISO(t),
-		&manyHosts{files: map[string]map[string]int64{"a": {volume: 9}, "b": {"local:iso/Talos-1.12.4.iso": 100 << 20}}})
+		&preflighttest.ManyHosts{Volumes: map[string]map[string]int64{"a": {volume: 9}, "b": {"local:iso/Talos-1.12.4.iso": 100 << 20}}})
 	require.EqualError(t, err, `the configuration has 2 problems:
   - image.iso.volume: has 9 bytes on host a: that is not an image (given: local:iso/talos-1.12.4.iso); upload it again
   - image.iso.volume: is not on host b (given: local:iso/talos-1.12.4.iso); upload it there, or name one that is; case matters`)
 
 	// What nodes have been made from may go.
-	gone := &manyHosts{}
+	gone := &preflighttest.ManyHosts{}
 	for _, n := range plantest.ISO(t).Nodes() {
-		gone.vms = append(gone.vms, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
+		gone.Listed = append(gone.Listed, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
 	}
 
 	_, err = check(t, plantest.ISO(t), gone)
 	require.NoError(t, err)
-	assert.Zero(t, gone.asked)
+	assert.Zero(t, gone.Asked)
 }

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 )
 
 // oneConfig is a Proxmox VE whose VMs have one configuration.
 type oneConfig struct {
-	healthy
+	preflighttest.Healthy
 
 	config proxmoxapi.VMConfig
 }
@@ -61,12 +62,12 @@ func TestIncomplete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v, config := with(c.change)
 
-			s := newChecks(p, oneConfig{config: config}, quietNetwork{})
-			s.vms = []proxmoxapi.VM{v}
+			s := newChecker(p, oneConfig{config: config}, quietNetwork{})
+			s.VMs = []proxmoxapi.VM{v}
 			require.NoError(t, s.checkIdentities(t.Context()))
 			require.NoError(t, s.checkIncomplete(t.Context()))
-			assert.Equal(t, c.want, s.report.incomplete)
-			assert.Equal(t, c.want != nil, s.report.Incomplete(n))
+			assert.Equal(t, c.want, s.Incomplete)
+			assert.Equal(t, c.want != nil, s.report().Incomplete(n))
 		})
 	}
 
@@ -82,16 +83,16 @@ func TestWithoutSettings(t *testing.T) {
 	const made, given = "110ec58a-a0f2-4ac4-8393-c866d813b8d1", "6c84fb90-12c4-11e1-840d-7b25c5ee775a"
 
 	problems := func(uuid, tags string) []string {
-		s := newChecks(p, oneConfig{config: proxmoxapi.VMConfig{UUID: uuid, Settings: map[string]string{
+		s := newChecker(p, oneConfig{config: proxmoxapi.VMConfig{UUID: uuid, Settings: map[string]string{
 			"description": vmidentity.Describe("Talos", given), "tags": tags,
 		}}}, quietNetwork{})
-		s.vms = []proxmoxapi.VM{{ID: n.VMID, Name: n.Name, Host: "a"}}
+		s.VMs = []proxmoxapi.VM{{ID: n.VMID, Name: n.Name, Host: "a"}}
 		require.NoError(t, s.checkIdentities(t.Context()))
 		require.NoError(t, s.checkIncomplete(t.Context()))
-		assert.Empty(t, s.report.incomplete)
+		assert.Empty(t, s.Incomplete)
 
 		var said []string
-		for _, p := range s.problems {
+		for _, p := range s.Problems {
 			said = append(said, p.String())
 		}
 

@@ -15,8 +15,8 @@ import (
 
 // checkISODrives warns of ISO files that this program leaves in the drives of VMs, because it does not learn when their
 // nodes have installed: one on a datastore of a single host keeps the VM there.
-func (c *checks) checkISODrives(ctx context.Context) error {
-	if c.plan.Bootstrap != spec.BootstrapExternal {
+func (c *checker) checkISODrives(ctx context.Context) error {
+	if c.Plan.Bootstrap != spec.BootstrapExternal {
 		return nil
 	}
 
@@ -25,13 +25,13 @@ func (c *checks) checkISODrives(ctx context.Context) error {
 	// By host: the commands that empty drives, and the nodes that high availability cannot move.
 	commands, bound := map[string][]string{}, map[string][]string{}
 
-	for _, v := range c.vms {
-		_, n, planned := vmidentity.NodeByVMID(c.plan, v.ID)
+	for _, v := range c.VMs {
+		_, n, planned := vmidentity.NodeByVMID(c.Plan, v.ID)
 		if !planned || n.CDROM == "" || v.Name != n.Name || v.Container {
 			continue
 		}
 
-		config, err := c.proxmox.Config(ctx, v)
+		config, err := c.Proxmox.Config(ctx, v)
 		if errors.Is(err, proxmoxapi.ErrHostSilent) {
 			continue
 		} else if err != nil {
@@ -44,7 +44,7 @@ func (c *checks) checkISODrives(ctx context.Context) error {
 		}
 
 		if shared == nil {
-			if shared, err = c.proxmox.SharedStores(ctx); err != nil {
+			if shared, err = c.Proxmox.SharedStores(ctx); err != nil {
 				return err
 			}
 		}
@@ -55,8 +55,8 @@ func (c *checks) checkISODrives(ctx context.Context) error {
 
 		command := fmt.Sprintf("'qm set %d --%s none,media=cdrom'", v.ID, n.CDROM)
 
-		if c.plan.Rebalance && v.Host != n.Host {
-			c.problems.Add("placement.rebalance",
+		if c.Plan.Rebalance && v.Host != n.Host {
+			c.Problems.Add("placement.rebalance",
 				fmt.Sprintf("%s cannot move from host %s to %s: %s in drive %s is a file of host %s",
 					n.Name, v.Host, n.Host, config.CDROMs[n.CDROM], n.CDROM, v.Host), "true",
 				fmt.Sprintf("when the node has installed, run %s on host %s; or unset it", command, v.Host))
@@ -78,7 +78,7 @@ func (c *checks) checkISODrives(ctx context.Context) error {
 			rule += "; high availability has no effect on " + strings.Join(bound[host], ", ") + " until then"
 		}
 
-		c.warnings = append(c.warnings, spec.Problem{
+		c.Warnings = append(c.Warnings, spec.Problem{
 			Path: "cluster.bootstrap", Rule: rule, Value: string(spec.BootstrapExternal),
 			Remedy: "when their nodes have installed, run " + strings.Join(commands[host], ", ") + " on that host",
 		})

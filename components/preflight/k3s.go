@@ -10,14 +10,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
 // checkSnippets checks that user data can be kept on the host of each K3s node that is yet to be made.
-func (c *checks) checkSnippets(ctx context.Context) error {
-	if c.plan.K3s == nil {
+func (c *checker) checkSnippets(ctx context.Context) error {
+	if c.Plan.K3s == nil {
 		return nil
 	}
 
@@ -25,25 +26,25 @@ func (c *checks) checkSnippets(ctx context.Context) error {
 
 	asked := map[string]bool{}
 
-	for _, n := range c.plan.Nodes() {
-		if asked[n.Host] || !c.absent[n.VMID] {
+	for _, n := range c.Plan.Nodes() {
+		if asked[n.Host] || !c.Absent[n.VMID] {
 			continue
 		}
 
 		asked[n.Host] = true
 
-		stores, err := c.storesOf(ctx, n.Host)
+		stores, err := c.StoresOf(ctx, n.Host)
 		if err != nil {
 			return err
 		}
 
-		store := c.plan.K3s.Snippets
+		store := c.Plan.K3s.Snippets
 
 		switch is, there := stores[store]; {
 		case !there:
-			c.problems.Add(path, "datastore not found on host "+n.Host, store, "name one that is, and takes snippets")
+			c.Problems.Add(path, "datastore not found on host "+n.Host, store, "name one that is, and takes snippets")
 		case !slices.Contains(is.Content, "snippets"):
-			c.problems.Add(path, "takes no snippets on host "+n.Host, store+", which takes "+strings.Join(is.Content, ", "),
+			c.Problems.Add(path, "takes no snippets on host "+n.Host, store+", which takes "+strings.Join(is.Content, ", "),
 				fmt.Sprintf("run 'pvesm set %s --content %s,snippets', or name another datastore", store,
 					strings.Join(is.Content, ",")))
 		}
@@ -56,23 +57,23 @@ func (c *checks) checkSnippets(ctx context.Context) error {
 // cluster, and the provider overwrites the one that is there: cloud-init would set the other VM up again at its next
 // start. A file that no VM uses may be left of a run that was cut off, or of a VM that was deleted by hand, and is
 // written again.
-func (c *checks) checkUserData(ctx context.Context) error {
-	if c.plan.K3s == nil {
+func (c *checker) checkUserData(ctx context.Context) error {
+	if c.Plan.K3s == nil {
 		return nil
 	}
 
 	known := &userDataFiles{files: map[string]map[string]int64{}}
 
-	for _, n := range c.plan.Nodes() {
+	for _, n := range c.Plan.Nodes() {
 		// Of other nodes, the user data stay as they are.
-		if !c.absent[n.VMID] && !slices.Contains(c.plan.Replace, n.Name) {
+		if !c.Absent[n.VMID] && !slices.Contains(c.Plan.Replace, n.Name) {
 			continue
 		}
 
-		if i := slices.IndexFunc(c.vms, func(v proxmoxapi.VM) bool {
+		if i := slices.IndexFunc(c.VMs, func(v proxmoxapi.VM) bool {
 			return c.strange(v, n) && !v.Template && v.Name == n.Name
 		}); i >= 0 {
-			c.problems = append(c.problems, c.sameUserData(n, c.vms[i], "has that name, and is not of this cluster: both "+
+			c.Problems = append(c.Problems, c.sameUserData(n, c.VMs[i], "has that name, and is not of this cluster: both "+
 				"would have one file of user data"))
 
 			continue
@@ -87,21 +88,21 @@ func (c *checks) checkUserData(ctx context.Context) error {
 }
 
 // strange says that a VM is no node of the cluster, nor the one that a node is to have.
-func (c *checks) strange(v proxmoxapi.VM, n plan.Node) bool {
-	return v.ID != n.VMID && !v.Container && !vmidentity.OfCluster(v, c.plan)
+func (c *checker) strange(v proxmoxapi.VM, n plan.Node) bool {
+	return v.ID != n.VMID && !v.Container && !vmidentity.OfCluster(v, c.Plan)
 }
 
 // checkUserDataFile checks that no VM of others uses the file that a node is to have.
-func (c *checks) checkUserDataFile(ctx context.Context, n plan.Node, known *userDataFiles) error {
-	store := c.plan.K3s.Snippets
+func (c *checker) checkUserDataFile(ctx context.Context, n plan.Node, known *userDataFiles) error {
+	store := c.Plan.K3s.Snippets
 
-	stores, err := c.storesOf(ctx, n.Host)
+	stores, err := c.StoresOf(ctx, n.Host)
 	if err != nil || !slices.Contains(stores[store].Content, "snippets") {
 		return err // Without a datastore that takes them, there are none.
 	}
 
 	if _, asked := known.files[n.Host]; !asked {
-		if known.files[n.Host], err = c.proxmox.Snippets(ctx, n.Host, store); err != nil {
+		if known.files[n.Host], err = c.Proxmox.Snippets(ctx, n.Host, store); err != nil {
 			return err
 		}
 	}
@@ -115,7 +116,7 @@ func (c *checks) checkUserDataFile(ctx context.Context, n plan.Node, known *user
 		return err
 	}
 
-	for i, v := range c.vms {
+	for i, v := range c.VMs {
 		// A VM reads the files of its own host.
 		if !c.strange(v, n) || v.Host != n.Host && !known.shared {
 			continue
@@ -123,11 +124,11 @@ func (c *checks) checkUserDataFile(ctx context.Context, n plan.Node, known *user
 
 		switch {
 		case known.unread[i] != nil:
-			c.problems.Add("pools."+n.Pool, fmt.Sprintf("its user data %s is there already, and whether %s (VMID %d on host "+
+			c.Problems.Add("pools."+n.Pool, fmt.Sprintf("its user data %s is there already, and whether %s (VMID %d on host "+
 				"%s) uses it is unknown: %v", file, v.Label(), v.ID, v.Host, known.unread[i]), n.Name,
 				"see that the host answers; or delete the file, if no VM uses it")
 		case slices.Contains(slices.Collect(maps.Values(proxmoxapi.Properties(known.used[i]))), file):
-			c.problems = append(c.problems, c.sameUserData(n, v, "is not of this cluster and uses the user data "+file))
+			c.Problems = append(c.Problems, c.sameUserData(n, v, "is not of this cluster and uses the user data "+file))
 		}
 	}
 
@@ -147,30 +148,30 @@ type userDataFiles struct {
 }
 
 // readUserData asks the VMs of others, once, what they take from files.
-func (c *checks) readUserData(ctx context.Context, known *userDataFiles) error {
+func (c *checker) readUserData(ctx context.Context, known *userDataFiles) error {
 	if known.read {
 		return nil
 	}
 
-	shared, err := c.proxmox.SharedStores(ctx)
+	shared, err := c.Proxmox.SharedStores(ctx)
 	if err != nil {
 		return err
 	}
 
-	known.read, known.shared = true, shared[c.plan.K3s.Snippets]
-	known.used, known.unread = make([]string, len(c.vms)), make([]error, len(c.vms))
+	known.read, known.shared = true, shared[c.Plan.K3s.Snippets]
+	known.used, known.unread = make([]string, len(c.VMs)), make([]error, len(c.VMs))
 
 	var group errgroup.Group
 
-	group.SetLimit(maxReaders)
+	group.SetLimit(checks.MaxReaders)
 
-	for i, v := range c.vms {
-		if v.Container || vmidentity.OfCluster(v, c.plan) {
+	for i, v := range c.VMs {
+		if v.Container || vmidentity.OfCluster(v, c.Plan) {
 			continue
 		}
 
 		group.Go(func() error {
-			config, err := c.proxmox.Config(ctx, v)
+			config, err := c.Proxmox.Config(ctx, v)
 			known.used[i], known.unread[i] = config.UserData, err
 
 			return nil
@@ -181,11 +182,11 @@ func (c *checks) readUserData(ctx context.Context, known *userDataFiles) error {
 }
 
 // sameUserData is the problem of a node that another VM has the user data of.
-func (c *checks) sameUserData(n plan.Node, v proxmoxapi.VM, why string) spec.Problem {
+func (c *checker) sameUserData(n plan.Node, v proxmoxapi.VM, why string) spec.Problem {
 	rule := fmt.Sprintf("%s (VMID %d on host %s) %s, and cloud-init would set that VM up again at its next start",
 		v.Label(), v.ID, v.Host, why)
 
-	if !c.absent[n.VMID] {
+	if !c.Absent[n.VMID] {
 		return spec.Problem{
 			Path: "lifecycle.replace", Rule: rule, Value: n.Name,
 			Remedy: "take the node out of the list until that VM is gone, or has other user data and another name",

@@ -7,12 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 )
 
 // cloudHost is a Proxmox VE that K3s nodes are to be made on.
 type cloudHost struct {
-	fixedVMs
+	preflighttest.FixedVMs
 
 	stores map[string]map[string]proxmoxapi.Store
 	drive  string
@@ -64,12 +65,12 @@ func TestK3sPreflight(t *testing.T) {
 		want  string
 	}{
 		"as it should be": {cloud: cloudHost{
-			fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}}, stores: taken,
+			FixedVMs: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{template}}, stores: taken,
 			drive: "ide2",
 		}},
 		"no snippets": {
 			cloud: cloudHost{
-				fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}},
+				FixedVMs: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{template}},
 				stores: map[string]map[string]proxmoxapi.Store{host: {
 					"local":     {Content: []string{"iso", "vztmpl"}, Active: true},
 					"local-lvm": disks,
@@ -80,14 +81,14 @@ func TestK3sPreflight(t *testing.T) {
 		},
 		"no datastore": {
 			cloud: cloudHost{
-				fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}},
+				FixedVMs: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{template}},
 				stores:   map[string]map[string]proxmoxapi.Store{host: {"local-lvm": disks}}, drive: "ide2",
 			},
 			want: "proxmox.storage.snippets: datastore not found on host " + host + " (given: local); name one that is, and " +
 				"takes snippets",
 		},
 		"no template for cloud-init": {
-			cloud: cloudHost{fixedVMs: fixedVMs{vms: []proxmoxapi.VM{template}}, stores: taken},
+			cloud: cloudHost{FixedVMs: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{template}}, stores: taken},
 			want: "image.template.control: must be a template for cloud-init, and this one has no cloud-init drive (given: " +
 				"ubuntu, VMID 9000 on host " + host + "); " +
 				"name another, or, where Ubuntu's cloud image is in it, run 'qm set 9000 --ide2 <datastore>:cloudinit' on that " +
@@ -100,7 +101,7 @@ func TestK3sPreflight(t *testing.T) {
 		},
 		"a server that is left out": {
 			cloud: cloudHost{
-				fixedVMs: fixedVMs{vms: []proxmoxapi.VM{
+				FixedVMs: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{
 					template, first,
 					{ID: 402, Name: "edge-server-2", Host: "b", Tags: []string{"controlplane", "edge", "k3s"}},
 				}}, stores: taken,
@@ -204,7 +205,7 @@ func TestUserDataOfOthers(t *testing.T) {
 				changed.Replace = []string{n.Name}
 			}
 
-			c.cloud.vms, c.cloud.drive, c.cloud.stores = append(c.vms, template), "ide2", stores
+			c.cloud.Listed, c.cloud.drive, c.cloud.stores = append(c.vms, template), "ide2", stores
 
 			_, err := check(t, &changed, c.cloud)
 			if c.want == "" {

@@ -11,19 +11,19 @@ import (
 
 // checkMinimums refuses new control planes that are smaller than Talos asks for. The plan warns of all of them: those
 // that run stay.
-func (c *checks) checkMinimums(context.Context) error {
-	if c.plan.Distribution == spec.DistributionK3s {
+func (c *checker) checkMinimums(context.Context) error {
+	if c.Plan.Distribution == spec.DistributionK3s {
 		return nil // the plan refuses them
 	}
 
-	for _, n := range c.plan.ControlPlanes() {
-		if !c.absent[n.VMID] {
+	for _, n := range c.Plan.ControlPlanes() {
+		if !c.Absent[n.VMID] {
 			continue
 		}
 
 		check := func(key string, value, least int) {
 			if value > 0 && value < least {
-				c.problems.Add("pools."+n.Pool+"."+key,
+				c.Problems.Add("pools."+n.Pool+"."+key,
 					fmt.Sprintf("must be at least %d for a new control plane: Talos asks for it", least), strconv.Itoa(value),
 					"raise it")
 			}

@@ -5,16 +5,14 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm"
-	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
@@ -24,13 +22,13 @@ const Unchecked = "credentials and privileges, hosts, their memory and clocks, d
 
 // Run checks a plan against Talos, Proxmox VE and the network. It logs warnings and returns all problems in one error
 // (spec.Problems). A preview continues without Proxmox VE, with a warning and a nil report.
-func Run(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, network Network) (*Report, error) {
+func Run(ctx *pulumi.Context, p *plan.Plan, proxmox checks.Proxmox, network Network) (*Report, error) {
 	warnings, refused := machineconfig.Check(p)
-	s := newChecks(p, proxmox, network)
-	s.preview = ctx.DryRun()
-	missing := s.run(hookutil.Interruptible(ctx.Context()))
+	c := newChecker(p, proxmox, network)
+	c.preview = ctx.DryRun()
+	missing := c.run(hookutil.Interruptible(ctx.Context()))
 
-	for _, w := range slices.Concat(p.Warnings, warnings, s.warnings.Unique()) {
+	for _, w := range slices.Concat(p.Warnings, warnings, c.Warnings.Unique()) {
 		if err := ctx.Log.Warn(w.String(), nil); err != nil {
 			return nil, err
 		}
@@ -40,7 +38,7 @@ func Run(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, network Network) (*
 		return nil, errors.Join(refused, ctx.Log.Warn(missing.Error()+"; "+Unchecked, nil))
 	}
 
-	return s.report, join(refused, explain(missing))
+	return c.report(), join(refused, explain(missing))
 }
 
 // join makes one list of the problems of several errors.
@@ -62,30 +60,9 @@ func join(errs ...error) error {
 	return errors.Join(append(others, all.Err())...)
 }
 
-func newChecks(p *plan.Plan, proxmox Proxmox, network Network) *checks {
-	absent := map[int]bool{}
-
-	return &checks{
-		plan: p, proxmox: proxmox, network: network, now: time.Now, absent: absent, unreachable: map[string]error{},
-		stores: map[string]map[string]proxmoxapi.Store{}, vnets: map[string]bool{}, offered: map[string]bool{},
-		unstatedUnits: map[int][]string{}, bridges: map[string][]proxmoxapi.Bridge{},
-		report: &Report{
-			templates: map[string]int{}, devices: map[string]proxmoxapi.PCIDevice{}, absent: absent,
-			vms: map[int]vmidentity.Found{}, states: map[string]proxmoxvm.State{},
-			haMarks:           map[string]int{},
-			missingPrivileges: map[string][]missingPrivilege{},
-		},
-	}
-}
-
 // run runs all checks. The error holds all problems (spec.Problems), or says that Proxmox VE did not answer.
-func (c *checks) run(ctx context.Context) error {
-	var err error
-	if c.vms, err = c.proxmox.VMs(ctx); err != nil {
-		return err
-	}
-
-	if err := c.refreshVMs(ctx); err != nil {
+func (c *checker) run(ctx context.Context) error {
+	if err := c.Read(ctx); err != nil {
 		return err
 	}
 
@@ -112,18 +89,18 @@ func (c *checks) run(ctx context.Context) error {
 	for _, err := range refused {
 		switch {
 		case c.readOnly:
-			c.warnings = append(c.warnings, spec.Problem{
+			c.Warnings = append(c.Warnings, spec.Problem{
 				Path: "proxmox", Rule: "was not checked with credentials that may only read: " + err.Error(),
 			})
 		case !c.denied:
-			c.problems = append(c.problems, refusal(err))
+			c.Problems = append(c.Problems, refusal(err))
 		}
 	}
 
-	c.warnings = append(c.warnings, placementDrift(c.vms, c.plan)...)
+	c.Warnings = append(c.Warnings, placementDrift(c.VMs, c.Plan)...)
 
 	// Nodes of one pool share a template: what is wrong with it is said once.
-	return c.problems.Unique().Err()
+	return c.Problems.Unique().Err()
 }
 
 // explain names what to change when Proxmox VE does not answer, or not us.

@@ -13,11 +13,13 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/checks"
+	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 )
 
 type countingLists struct {
-	healthy
+	preflighttest.Healthy
 	asked int
 }
 
@@ -53,38 +55,27 @@ func TestAskOnce(t *testing.T) {
 	}
 }
 
-// fixedVMs is a Proxmox VE that is a list: each machine has one disk. What a test does not expect to be asked is nil.
-type fixedVMs struct {
-	healthy
+// quietNetwork is a network in which no machine answers.
+type quietNetwork struct{}
 
-	vms   []proxmoxapi.VM
-	iface string
-	size  int
-	err   error
-}
+func (quietNetwork) Listening(context.Context, netip.Addr) int { return 0 }
 
-func (s fixedVMs) VMs(context.Context) ([]proxmoxapi.VM, error) { return s.vms, s.err }
-
-func (s fixedVMs) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
-	c := proxmoxapi.VMConfig{
-		Disks: map[string]int{}, Machine: "i440fx", Firmware: "seabios",
-		SCSIController: "virtio-scsi-pci",
-	}
-	if s.iface != "" {
-		c.Disks[s.iface] = s.size
-	}
-
-	return c, nil
+// Extensions are all that tests name.
+func (quietNetwork) Extensions(context.Context, string, string) ([]string, error) {
+	return []string{
+		"siderolabs/qemu-guest-agent", "siderolabs/tailscale", "siderolabs/iscsi-tools", "siderolabs/util-linux-tools",
+		"siderolabs/nvidia-container-toolkit-lts", "siderolabs/nonfree-kmod-nvidia-lts",
+	}, nil
 }
 
 // check surveys a Proxmox VE for a plan.
-func check(t *testing.T, p *plan.Plan, proxmox Proxmox) (*Report, error) {
+func check(t *testing.T, p *plan.Plan, proxmox checks.Proxmox) (*Report, error) {
 	t.Helper()
 
-	s := newChecks(p, proxmox, quietNetwork{})
+	s := newChecker(p, proxmox, quietNetwork{})
 	err := s.run(t.Context())
 
-	return s.report, err
+	return s.report(), err
 }
 
 func TestFindTemplates(t *testing.T) {
@@ -92,77 +83,77 @@ func TestFindTemplates(t *testing.T) {
 	both := map[string]int{"c-control-1": 9000, "c-control-2": 9000}
 
 	for name, c := range map[string]struct {
-		shelf   fixedVMs
+		shelf   preflighttest.FixedVMs
 		want    map[string]int
 		problem string
 	}{
-		"found by name": {shelf: fixedVMs{vms: []proxmoxapi.VM{template}, iface: "scsi0", size: 10}, want: both},
+		"found by name": {shelf: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{template}, Interface: "scsi0", SizeGiB: 10}, want: both},
 		"nothing like it": {
-			shelf: fixedVMs{},
+			shelf: preflighttest.FixedVMs{},
 			problem: `image.template.control: is not on host pve, nor anything like it on another (given: talos-v1.12.4-base); ` +
 				`prepare the template, or correct the name`,
 		},
 		"other case": {
-			shelf: fixedVMs{vms: []proxmoxapi.VM{{ID: 9000, Name: "Talos-v1.12.4-base", Host: "pve", Template: true}}},
+			shelf: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{{ID: 9000, Name: "Talos-v1.12.4-base", Host: "pve", Template: true}}},
 			problem: `image.template.control: is not on host pve; there is "Talos-v1.12.4-base" (VMID 9000) on host pve (given: talos-v1.12.4-base); ` +
 				`correct the name, whose case matters, or make the template on the node's host`,
 		},
 		"other host": {
-			shelf: fixedVMs{vms: []proxmoxapi.VM{{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve2", Template: true}}},
+			shelf: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve2", Template: true}}},
 			problem: `image.template.control: is not on host pve; there is "talos-v1.12.4-base" (VMID 9000) on host pve2 (given: talos-v1.12.4-base); ` +
 				`correct the name, whose case matters, or make the template on the node's host`,
 		},
 		"never finalised": {
-			shelf: fixedVMs{vms: []proxmoxapi.VM{{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve"}}},
+			shelf: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve"}}},
 			problem: `image.template.control: is a VM on host pve (VMID 9000), not a template: it was never finalised (given: talos-v1.12.4-base); ` +
 				`run 'qm template 9000' on that host`,
 		},
 		"two of one name": {
-			shelf: fixedVMs{vms: []proxmoxapi.VM{template, {
+			shelf: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{template, {
 				ID: 9001, Name: "talos-v1.12.4-base", Host: "pve",
 				Template: true,
 			}}},
 			problem: `image.template.control: names 2 machines on host pve (given: talos-v1.12.4-base); give the VMID instead`,
 		},
 		"disk elsewhere": {
-			shelf: fixedVMs{vms: []proxmoxapi.VM{template}, iface: "virtio0", size: 10},
+			shelf: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{template}, Interface: "virtio0", SizeGiB: 10},
 			problem: `pools.control.disk.interface: must be where template talos-v1.12.4-base (VMID 9000) has its disk (given: scsi0); ` +
 				`it has virtio0`,
 		},
 		"no disk": {
-			shelf: fixedVMs{vms: []proxmoxapi.VM{template}},
+			shelf: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{template}},
 			problem: `pools.control.disk.interface: must be where template talos-v1.12.4-base (VMID 9000) has its disk (given: scsi0); ` +
 				`it has no disk`,
 		},
 		"disk too large": {
-			shelf: fixedVMs{vms: []proxmoxapi.VM{template}, iface: "scsi0", size: 64},
+			shelf: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{template}, Interface: "scsi0", SizeGiB: 64},
 			problem: `pools.control.diskGiB: must be at least 64, the size of the disk of template talos-v1.12.4-base: a disk cannot shrink (given: 40); ` +
 				`raise it`,
 		},
 		"VMID of a stranger": {
-			shelf: fixedVMs{vms: []proxmoxapi.VM{template, {ID: 402, Name: "mail", Host: "pve3"}}, iface: "scsi0", size: 10},
+			shelf: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{template, {ID: 402, Name: "mail", Host: "pve3"}}, Interface: "scsi0", SizeGiB: 10},
 			problem: `pools.control.vmids: 402 is taken by "mail" on host pve3 (given: c-control-2); ` +
 				`choose another range (the next free VMID is 403), or remove that machine`,
 		},
 		"VMID of a container": {
-			shelf: fixedVMs{
-				vms:   []proxmoxapi.VM{template, {ID: 402, Name: "c-control-2", Host: "pve3", Container: true}},
-				iface: "scsi0", size: 10,
+			shelf: preflighttest.FixedVMs{
+				Listed:    []proxmoxapi.VM{template, {ID: 402, Name: "c-control-2", Host: "pve3", Container: true}},
+				Interface: "scsi0", SizeGiB: 10,
 			},
 			problem: `pools.control.vmids: 402 is taken by "c-control-2" on host pve3 (given: c-control-2); ` +
 				`choose another range (the next free VMID is 403), or remove that machine`,
 		},
 		"node under another name": {
-			shelf: fixedVMs{vms: []proxmoxapi.VM{
+			shelf: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{
 				template,
 				{ID: 402, Name: "old-2", Host: "pve", Tags: []string{"c", "controlplane", "talos"}},
-			}, iface: "scsi0", size: 10},
+			}, Interface: "scsi0", SizeGiB: 10},
 			problem: `pools.control.names: VMID 402 is "old-2", a node of this cluster: a node keeps its name (given: c-control-2); ` +
 				`if the VM was renamed, rename it back: run 'qm set 402 --name c-control-2' on host pve; if the configuration was changed, ` +
 				`give the pool its former name, or its names the former pattern: the node must be called "old-2"`,
 		},
 		"template gone, nodes there": {
-			shelf: fixedVMs{vms: []proxmoxapi.VM{
+			shelf: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{
 				{ID: 401, Name: "c-control-1", Host: "pve"},
 				{ID: 402, Name: "c-control-2", Host: "pve9"},
 			}},
@@ -174,7 +165,7 @@ func TestFindTemplates(t *testing.T) {
 
 			if c.problem == "" {
 				require.NoError(t, err)
-				assert.Equal(t, c.want, got.templates)
+				assert.Equal(t, c.want, got.facts.Templates)
 
 				return
 			}
@@ -191,16 +182,16 @@ func TestFindTemplatesByVMID(t *testing.T) {
 		p.Pools[0].Nodes[i].Template = "9000"
 	}
 
-	got, err := check(t, p, fixedVMs{
-		vms:   []proxmoxapi.VM{{ID: 9000, Name: "whatever", Host: "pve", Template: true}},
-		iface: "scsi0",
+	got, err := check(t, p, preflighttest.FixedVMs{
+		Listed:    []proxmoxapi.VM{{ID: 9000, Name: "whatever", Host: "pve", Template: true}},
+		Interface: "scsi0",
 	})
 	require.NoError(t, err)
-	assert.Equal(t, map[string]int{"c-control-1": 9000, "c-control-2": 9000}, got.templates)
+	assert.Equal(t, map[string]int{"c-control-1": 9000, "c-control-2": 9000}, got.facts.Templates)
 }
 
 func TestFindTemplatesWithoutAnswer(t *testing.T) {
-	_, err := check(t, plantest.Template(), fixedVMs{err: proxmoxapi.ErrUnreachable})
+	_, err := check(t, plantest.Template(), preflighttest.FixedVMs{Err: proxmoxapi.ErrUnreachable})
 	assert.True(t, errors.Is(err, proxmoxapi.ErrUnreachable))
 }
 
@@ -208,7 +199,7 @@ func TestFindTemplatesWithoutAnswer(t *testing.T) {
 func TestOffersAreOfNoOtherPool(t *testing.T) {
 	t.Parallel()
 
-	c := newChecks(&plan.Plan{
+	c := newChecker(&plan.Plan{
 		Network: netip.MustParsePrefix("10.0.0.0/24"),
 		Pools: []plan.PlannedPool{
 			{

@@ -9,17 +9,16 @@ import (
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
 // checkRemovals checks the nodes that the plan no longer has, of Talos as of K3s. Each asks etcd itself before it goes;
 // but what cannot go, or not as a whole, must not begin.
-func (c *checks) checkRemovals(ctx context.Context) error {
-	gone := unplannedVMs(c.vms, c.plan)
+func (c *checker) checkRemovals(ctx context.Context) error {
+	gone := c.UnplannedVMs()
 
-	if problem := nameInUse(gone, c.plan, c.absent); problem != nil {
-		c.problems = append(c.problems, *problem)
+	if problem := nameInUse(gone, c.Plan, c.Absent); problem != nil {
+		c.Problems = append(c.Problems, *problem)
 
 		return nil
 	}
@@ -27,21 +26,21 @@ func (c *checks) checkRemovals(ctx context.Context) error {
 	for _, v := range gone {
 		if v.Silent {
 			// What the hook of its deletion says in a preview comes after the program has ended.
-			c.warnings = append(c.warnings, spec.Problem{
+			c.Warnings = append(c.Warnings, spec.Problem{
 				Path: "pools", Rule: v.Label() + " leaves the cluster, and cannot be deleted before its host answers",
 				Value: v.Host, Remedy: "start the host",
 			})
 		}
 
 		// On a host that does not answer, nothing is known.
-		if vm, err := c.proxmox.Config(ctx, v); err == nil && vm.Protection {
-			c.problems.Add("pools", "a VM that is protected is not removed, and its node must not leave the cluster before it",
+		if vm, err := c.Proxmox.Config(ctx, v); err == nil && vm.Protection {
+			c.Problems.Add("pools", "a VM that is protected is not removed, and its node must not leave the cluster before it",
 				fmt.Sprintf("%s, VMID %d on host %s", v.Label(), v.ID, v.Host), "put it back with protection: false for its "+
 					"pool, run 'pulumi up', then take it out")
 		}
 	}
 
-	c.problems = append(c.problems, removalProblems(gone, c.plan)...)
+	c.Problems = append(c.Problems, removalProblems(gone, c.Plan)...)
 
 	return nil
 }
@@ -66,18 +65,6 @@ func nameInUse(others []proxmoxapi.VM, p *plan.Plan, absent map[int]bool) *spec.
 			v.Host),
 		Remedy: "choose another name; or, if that VM is of this stack, put its VMIDs back",
 	}
-}
-
-// unplannedVMs are the VMs of the cluster that the plan no longer has.
-func unplannedVMs(vms []proxmoxapi.VM, p *plan.Plan) []proxmoxapi.VM {
-	planned := map[int]bool{}
-	for _, n := range p.Nodes() {
-		planned[n.VMID] = true
-	}
-
-	return slices.DeleteFunc(slices.Clone(vms), func(v proxmoxapi.VM) bool {
-		return planned[v.ID] || !vmidentity.OfCluster(v, p)
-	})
 }
 
 // removalProblems checks, by the VMs there are, the set of those who go.

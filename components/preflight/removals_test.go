@@ -10,6 +10,8 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/checks"
+	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
@@ -81,7 +83,8 @@ func TestRemovals(t *testing.T) {
 			"meanwhile " +
 			"(given: c-worker-1, VMID 501 on host pve); put it back, or set teardown to false until it is gone"},
 	} {
-		found := removalProblems(unplannedVMs(made(c.from), c.to), c.to)
+		gone := (&checks.Checker{Plan: c.to, VMs: made(c.from)}).UnplannedVMs()
+		found := removalProblems(gone, c.to)
 
 		if c.want == "" {
 			assert.Empty(t, found)
@@ -93,7 +96,7 @@ func TestRemovals(t *testing.T) {
 
 func TestProtectedStays(t *testing.T) {
 	p := &plan.Plan{Distribution: spec.DistributionTalos, Cluster: "c", Bootstrap: spec.BootstrapPulumi}
-	s := newChecks(p, protectedVMs{fixedVMs{vms: []proxmoxapi.VM{{
+	s := newChecker(p, protectedVMs{preflighttest.FixedVMs{Listed: []proxmoxapi.VM{{
 		ID: 501, Name: "c-worker-1", Host: "pve",
 		Tags: []string{"c", "worker", "talos"},
 	}}}}, quietNetwork{})
@@ -105,7 +108,7 @@ func TestProtectedStays(t *testing.T) {
 }
 
 // protectedVMs protects each VM.
-type protectedVMs struct{ fixedVMs }
+type protectedVMs struct{ preflighttest.FixedVMs }
 
 func (protectedVMs) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
 	return proxmoxapi.VMConfig{Protection: true}, nil

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/spec"
@@ -14,23 +15,23 @@ import (
 // checkReportedAddresses compares the planned addresses of running nodes with those that their guest agents report.
 // The plan decides what a node's address is: an agent is never a reason to stop, and one that does not answer is none
 // to warn.
-func (c *checks) checkReportedAddresses(ctx context.Context) error {
+func (c *checker) checkReportedAddresses(ctx context.Context) error {
 	var (
-		nodes = c.plan.Nodes()
+		nodes = c.Plan.Nodes()
 		found = make([]*spec.Problem, len(nodes))
 		group errgroup.Group
 	)
 
-	group.SetLimit(maxReaders)
+	group.SetLimit(checks.MaxReaders)
 
 	for i, n := range nodes {
-		at := slices.IndexFunc(c.vms, func(v proxmoxapi.VM) bool { return v.ID == n.VMID && v.Name == n.Name && !v.Template })
-		if !n.Agent || !n.Address.IsValid() || at < 0 || c.vms[at].Silent || c.vms[at].Stopped {
+		at := slices.IndexFunc(c.VMs, func(v proxmoxapi.VM) bool { return v.ID == n.VMID && v.Name == n.Name && !v.Template })
+		if !n.Agent || !n.Address.IsValid() || at < 0 || c.VMs[at].Silent || c.VMs[at].Stopped {
 			continue
 		}
 
 		group.Go(func() error {
-			if links, err := c.proxmox.Links(ctx, c.vms[at]); err == nil {
+			if links, err := c.Proxmox.Links(ctx, c.VMs[at]); err == nil {
 				found[i] = proxmoxvm.CompareAddress(n, links)
 			}
 
@@ -42,7 +43,7 @@ func (c *checks) checkReportedAddresses(ctx context.Context) error {
 
 	for _, problem := range found {
 		if problem != nil {
-			c.warnings = append(c.warnings, *problem)
+			c.Warnings = append(c.Warnings, *problem)
 		}
 	}
 

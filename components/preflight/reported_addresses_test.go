@@ -12,13 +12,14 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/planner"
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
 
 // reportingAgents is a Proxmox VE whose VMs have guest agents, by VMID; others do not answer.
 type reportingAgents struct {
-	manyHosts
+	preflighttest.ManyHosts
 
 	reported map[int]string
 }
@@ -66,11 +67,11 @@ func TestReportedAddresses(t *testing.T) {
 	}
 
 	warnings := func(reported map[int]string) []string {
-		c := newChecks(p, &reportingAgents{manyHosts: manyHosts{vms: vms}, reported: reported}, quietNetwork{})
+		c := newChecker(p, &reportingAgents{ManyHosts: preflighttest.ManyHosts{Listed: vms}, reported: reported}, quietNetwork{})
 		require.NoError(t, c.run(t.Context()))
 
 		var texts []string
-		for _, w := range c.warnings {
+		for _, w := range c.Warnings {
 			texts = append(texts, w.String())
 		}
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
@@ -13,13 +14,13 @@ import (
 
 // checkRoles refuses another role for nodes that exist. Their VMs stay in the plan, so nothing would remove their
 // members from etcd before they become workers.
-func (c *checks) checkRoles(context.Context) error {
-	for _, pool := range c.plan.Pools {
+func (c *checker) checkRoles(context.Context) error {
+	for _, pool := range c.Plan.Pools {
 		var others []string
 
-		for _, v := range c.vms {
+		for _, v := range c.VMs {
 			planned := slices.ContainsFunc(pool.Nodes, func(n plan.Node) bool { return n.VMID == v.ID })
-			if planned && hasOtherRole(v, c.plan, pool.Role) {
+			if planned && hasOtherRole(v, c.Plan, pool.Role) {
 				others = append(others, fmt.Sprintf("%s (VMID %d on host %s)", v.Label(), v.ID, v.Host))
 			}
 		}
@@ -33,8 +34,8 @@ func (c *checks) checkRoles(context.Context) error {
 			is, why = spec.RoleControlPlane, "etcd would go on counting them"
 		}
 
-		c.problems.Add("pools."+pool.Name+".role", fmt.Sprintf("does not change for nodes that exist, because %s; made with "+
-			"the role %s: %s", why, is, upTo(others, 3)), string(pool.Role),
+		c.Problems.Add("pools."+pool.Name+".role", fmt.Sprintf("does not change for nodes that exist, because %s; made with "+
+			"the role %s: %s", why, is, checks.UpTo(others, 3)), string(pool.Role),
 			fmt.Sprintf("write %s again; for nodes with the role %s, add a pool with another name, and then remove the nodes "+
 				"of this one", is, pool.Role))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
@@ -53,7 +54,7 @@ func TestRoleOfExistingNodes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := check(t, c.plan, fixedVMs{vms: c.vms, iface: "scsi0", size: 10})
+			_, err := check(t, c.plan, preflighttest.FixedVMs{Listed: c.vms, Interface: "scsi0", SizeGiB: 10})
 			if c.want == "" {
 				require.NoError(t, err)
 

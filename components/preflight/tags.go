@@ -14,21 +14,21 @@ import (
 
 // checkTags refuses tags that name another cluster: that cluster's program would take the VMs that have them for nodes
 // of its own which are to be removed.
-func (c *checks) checkTags(context.Context) error {
-	for _, pool := range c.plan.Pools {
+func (c *checker) checkTags(context.Context) error {
+	for _, pool := range c.Plan.Pools {
 		if len(pool.Nodes) == 0 {
 			continue
 		}
 
 		// The nodes of a pool have the same.
 		for _, tag := range pool.Nodes[0].Tags {
-			at := slices.IndexFunc(c.vms, func(v proxmoxapi.VM) bool { return c.namesCluster(tag, v, pool.Nodes[0]) })
+			at := slices.IndexFunc(c.VMs, func(v proxmoxapi.VM) bool { return c.namesCluster(tag, v, pool.Nodes[0]) })
 			if at < 0 {
 				continue
 			}
 
-			v := c.vms[at]
-			c.problems.Add("pools."+pool.Name+".tags", fmt.Sprintf("must not hold the name of another cluster on this Proxmox "+
+			v := c.VMs[at]
+			c.Problems.Add("pools."+pool.Name+".tags", fmt.Sprintf("must not hold the name of another cluster on this Proxmox "+
 				"VE, which would take the nodes for its own: %s (VMID %d on host %s) is of cluster %s", v.Label(), v.ID, v.Host,
 				tag), tag, "choose another tag (pools."+pool.Name+".tags, defaults.tags)")
 		}
@@ -39,13 +39,13 @@ func (c *checks) checkTags(context.Context) error {
 
 // namesCluster says that a tag of a node is the name of the cluster that a VM belongs to. Several clusters may share a
 // tag: it is the name of one where the VM has no other, or is called by it.
-func (c *checks) namesCluster(tag string, v proxmoxapi.VM, n plan.Node) bool {
+func (c *checker) namesCluster(tag string, v proxmoxapi.VM, n plan.Node) bool {
 	kinds := []string{string(spec.DistributionTalos), string(spec.DistributionK3s)}
 	roles := []string{string(spec.RoleControlPlane), string(spec.RoleWorker)}
 	shared := slices.Concat(kinds, roles)
-	_, _, planned := vmidentity.NodeByVMID(c.plan, v.ID)
+	_, _, planned := vmidentity.NodeByVMID(c.Plan, v.ID)
 
-	if tag == c.plan.Cluster || slices.Contains(shared, tag) || planned || vmidentity.OfCluster(v, c.plan) ||
+	if tag == c.Plan.Cluster || slices.Contains(shared, tag) || planned || vmidentity.OfCluster(v, c.Plan) ||
 		!slices.Contains(v.Tags, tag) {
 		return false
 	}

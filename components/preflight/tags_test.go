@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 )
 
@@ -46,7 +47,7 @@ func TestTagsOfOtherClusters(t *testing.T) {
 			}
 
 			c.vm.Host = "pve"
-			_, err := check(t, p, fixedVMs{iface: "scsi0", size: 10, vms: []proxmoxapi.VM{
+			_, err := check(t, p, preflighttest.FixedVMs{Interface: "scsi0", SizeGiB: 10, Listed: []proxmoxapi.VM{
 				c.vm, {ID: 9000, Name: "talos-v1.12.4-base", Host: "pve", Template: true},
 			}})
 

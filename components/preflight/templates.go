@@ -15,50 +15,50 @@ import (
 )
 
 // checkTemplates looks up the template of each node and checks what a clone of it needs.
-func (c *checks) checkTemplates(ctx context.Context) error {
+func (c *checker) checkTemplates(ctx context.Context) error {
 	configs := map[int]proxmoxapi.VMConfig{}
 
-	for _, n := range c.plan.Nodes() {
+	for _, n := range c.Plan.Nodes() {
 		// Of a silent host no template is known, and it gets no new node.
-		if n.Template == "" || c.unreachable[n.Host] != nil {
+		if n.Template == "" || c.Unreachable[n.Host] != nil {
 			continue
 		}
 
-		template, problem := findTemplate(c.vms, c.plan.PoolOf(n).Image.Path, n)
+		template, problem := findTemplate(c.VMs, c.Plan.PoolOf(n).Image.Path, n)
 		if problem != nil {
 			// A template that is gone does no harm to its clones.
-			if c.absent[n.VMID] {
-				c.problems = append(c.problems, *problem)
+			if c.Absent[n.VMID] {
+				c.Problems = append(c.Problems, *problem)
 			}
 
 			continue
 		}
 
-		c.report.templates[n.Name] = template.ID
+		c.Templates[n.Name] = template.ID
 
-		if !c.absent[n.VMID] {
+		if !c.Absent[n.VMID] {
 			continue
 		}
 
 		if _, asked := configs[template.ID]; !asked {
 			var err error
-			if configs[template.ID], err = c.proxmox.Config(ctx, template); err != nil {
+			if configs[template.ID], err = c.Proxmox.Config(ctx, template); err != nil {
 				return err
 			}
 		}
 
-		switch path := c.plan.PoolOf(n).Image.Path; {
-		case c.plan.Distribution == spec.DistributionK3s:
+		switch path := c.Plan.PoolOf(n).Image.Path; {
+		case c.Plan.Distribution == spec.DistributionK3s:
 			problem = checkCloudTemplate(template, configs[template.ID], path)
-		case c.plan.Platform == spec.PlatformNoCloud: // Talos on metal does not read the drive
+		case c.Plan.Platform == spec.PlatformNoCloud: // Talos on metal does not read the drive
 			problem = checkTalosTemplate(template, configs[template.ID], path)
 		}
 
 		if problem != nil {
-			c.problems = append(c.problems, *problem)
+			c.Problems = append(c.Problems, *problem)
 		}
 
-		c.problems = append(c.problems, checkClone(n, template, configs[template.ID])...)
+		c.Problems = append(c.Problems, checkClone(n, template, configs[template.ID])...)
 	}
 
 	return nil

@@ -9,12 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 )
 
 // staleCluster is a Proxmox VE whose list of VMs is not what their hosts say.
 type staleCluster struct {
-	fixedVMs
+	preflighttest.FixedVMs
 
 	hosts map[string][]proxmoxapi.VM // absent: the host does not answer
 }
@@ -94,7 +95,7 @@ func TestRefreshVMs(t *testing.T) {
 				p.Pools[0].Nodes[i].Template = ""
 			}
 
-			s := newChecks(p, staleCluster{fixedVMs: fixedVMs{vms: c.listed, iface: "scsi0"}, hosts: c.hosts}, quietNetwork{})
+			s := newChecker(p, staleCluster{FixedVMs: preflighttest.FixedVMs{Listed: c.listed, Interface: "scsi0"}, hosts: c.hosts}, quietNetwork{})
 
 			if err := s.run(t.Context()); c.problem == "" {
 				require.NoError(t, err)
@@ -103,15 +104,15 @@ func TestRefreshVMs(t *testing.T) {
 			}
 
 			var said []string
-			for _, w := range s.warnings {
+			for _, w := range s.Warnings {
 				if w.Path == "proxmox.hosts" {
 					said = append(said, w.String())
 				}
 			}
 
 			assert.Equal(t, c.warnings, said)
-			assert.Empty(t, s.report.absent, "a VM is there, whatever is known of it")
-			assert.Equal(t, c.stopped, s.vms[1].Stopped, "only a host says that a VM is off")
+			assert.Empty(t, s.Absent, "a VM is there, whatever is known of it")
+			assert.Equal(t, c.stopped, s.VMs[1].Stopped, "only a host says that a VM is off")
 		})
 	}
 }

@@ -14,39 +14,37 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/spec"
 )
 
-// maxReaders bounds how many VMs are looked at at once.
-const maxReaders = 8
-
 // checkVMStates asks what the VMs of nodes run with, and what is left to be done on them.
-func (c *checks) checkVMStates(ctx context.Context) error {
+func (c *checker) checkVMStates(ctx context.Context) error {
 	var (
-		nodes    = c.plan.Nodes()
+		nodes    = c.Plan.Nodes()
 		vms      = make([]proxmoxapi.VM, len(nodes))
 		settings = make([]*proxmoxapi.Settings, len(nodes))
 		unread   = make([]error, len(nodes))
 		group    errgroup.Group
 	)
 
-	group.SetLimit(maxReaders)
+	group.SetLimit(checks.MaxReaders)
 
 	for i, n := range nodes {
-		at := slices.IndexFunc(c.vms, func(v proxmoxapi.VM) bool {
+		at := slices.IndexFunc(c.VMs, func(v proxmoxapi.VM) bool {
 			return v.ID == n.VMID && v.Name == n.Name &&
 				!v.Container && !v.Template
 		})
-		if at < 0 || c.vms[at].Silent {
+		if at < 0 || c.VMs[at].Silent {
 			continue
 		}
 
-		vms[i] = c.vms[at]
+		vms[i] = c.VMs[at]
 
 		group.Go(func() error {
-			found, err := c.proxmox.Settings(ctx, vms[i])
+			found, err := c.Proxmox.Settings(ctx, vms[i])
 			settings[i], unread[i] = &found, err
 
 			return nil
@@ -77,11 +75,11 @@ func (c *checks) checkVMStates(ctx context.Context) error {
 }
 
 // warnUnits: VMs of releases without cpuUnits have what the provider wrote, ten times the weight of every other VM.
-func (c *checks) warnUnits() {
+func (c *checker) warnUnits() {
 	for _, units := range slices.Sorted(maps.Keys(c.unstatedUnits)) {
-		c.warnings = append(c.warnings, spec.Problem{
+		c.Warnings = append(c.Warnings, spec.Problem{
 			Path: "defaults.cpuUnits", Rule: fmt.Sprintf("is not stated, and a CPU weight of %d in place of %d, that of "+
-				"new VMs, have: %s", units, proxmoxapi.DefaultCPUUnits, upTo(c.unstatedUnits[units], 3)),
+				"new VMs, have: %s", units, proxmoxapi.DefaultCPUUnits, checks.UpTo(c.unstatedUnits[units], 3)),
 			Remedy: fmt.Sprintf("state %d to change it while they run, or %d to keep it and give it to new VMs, too",
 				proxmoxapi.DefaultCPUUnits, units),
 		})
@@ -89,13 +87,13 @@ func (c *checks) warnUnits() {
 }
 
 // warnUnreadable: nothing depends on these settings where nothing is left to be done.
-func (c *checks) warnUnreadable(n plan.Node, err error) error {
+func (c *checker) warnUnreadable(n plan.Node, err error) error {
 	if errors.Is(err, proxmoxapi.ErrUnreachable) || errors.Is(err, proxmoxapi.ErrOffline) ||
 		errors.Is(err, proxmoxapi.ErrRefused) {
 		return err
 	}
 
-	c.warnings = append(c.warnings, spec.Problem{
+	c.Warnings = append(c.Warnings, spec.Problem{
 		Path: "pools." + n.Pool, Rule: fmt.Sprintf("what waits for the restart of VM %d, and whether its disks are as "+
 			"large as stated, is not known: %v", n.VMID, err),
 		Value: n.Name, Remedy: "run 'pulumi up' again when its host answers",
@@ -105,7 +103,7 @@ func (c *checks) warnUnreadable(n plan.Node, err error) error {
 }
 
 // checkVMState notes what is left to be done on one VM.
-func (c *checks) checkVMState(ctx context.Context, n plan.Node, v proxmoxapi.VM, settings proxmoxapi.Settings) error {
+func (c *checker) checkVMState(ctx context.Context, n plan.Node, v proxmoxapi.VM, settings proxmoxapi.Settings) error {
 	var (
 		state = proxmoxvm.State{Running: !v.Stopped}
 		left  []string
@@ -152,7 +150,7 @@ func (c *checks) checkVMState(ctx context.Context, n plan.Node, v proxmoxapi.VM,
 	}
 
 	if len(foreign) > 0 {
-		c.warnings = append(c.warnings, spec.Problem{
+		c.Warnings = append(c.Warnings, spec.Problem{
 			Path: "pools." + n.Pool, Rule: fmt.Sprintf("settings of VM %d on host %s wait for its restart: %s", v.ID, v.Host,
 				strings.Join(foreign, ", ")), Value: n.Name,
 			Remedy: fmt.Sprintf("restart the node when it suits, or take them back there ('qm set %d --revert %s'); an update "+
@@ -163,7 +161,7 @@ func (c *checks) checkVMState(ctx context.Context, n plan.Node, v proxmoxapi.VM,
 
 	if pending > 0 {
 		// The same may be left twice, with a restart in between.
-		process, err := c.proxmox.Process(ctx, v)
+		process, err := c.Proxmox.Process(ctx, v)
 		if err != nil {
 			return err
 		}
@@ -175,7 +173,7 @@ func (c *checks) checkVMState(ctx context.Context, n plan.Node, v proxmoxapi.VM,
 		state.Mark = 1 + int(crc32.ChecksumIEEE([]byte(strings.Join(left, "\n")))%markSpan)
 	}
 
-	c.report.states[n.Name] = state
+	c.States[n.Name] = state
 
 	return nil
 }
@@ -200,7 +198,7 @@ func firstValue(setting string) string {
 
 // checkCores checks that a host has the processors of a VM that is to get more: Proxmox VE takes any number, and does
 // not start the VM.
-func (c *checks) checkCores(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM,
+func (c *checker) checkCores(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM,
 	settings []*proxmoxapi.Settings,
 ) error {
 	var hosts []proxmoxapi.Host
@@ -211,7 +209,7 @@ func (c *checks) checkCores(ctx context.Context, nodes []plan.Node, vms []proxmo
 		}
 
 		if hosts == nil {
-			found, err := c.proxmox.Hosts(ctx)
+			found, err := c.Proxmox.Hosts(ctx)
 			if err != nil {
 				return err
 			}
@@ -221,7 +219,7 @@ func (c *checks) checkCores(ctx context.Context, nodes []plan.Node, vms []proxmo
 
 		for _, h := range hosts {
 			if h.Name == vms[i].Host && h.CPUs > 0 && n.Cores > h.CPUs {
-				c.problems.Add("pools."+n.Pool+".cores", fmt.Sprintf("must be at most %d, the processors of host %s: a VM with "+
+				c.Problems.Add("pools."+n.Pool+".cores", fmt.Sprintf("must be at most %d, the processors of host %s: a VM with "+
 					"more does not start", h.CPUs, h.Name),
 					strconv.Itoa(n.Cores), "lower it, or place the node elsewhere")
 			}
@@ -232,7 +230,8 @@ func (c *checks) checkCores(ctx context.Context, nodes []plan.Node, vms []proxmo
 }
 
 // checkMTUs checks the network interfaces of VMs that are to get another MTU, or another bridge with it.
-func (c *checks) checkMTUs(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM, settings []*proxmoxapi.Settings,
+func (c *checker) checkMTUs(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM,
+	settings []*proxmoxapi.Settings,
 ) error {
 	for i, n := range nodes {
 		if settings[i] == nil || settings[i].Current == nil {
@@ -245,7 +244,7 @@ func (c *checks) checkMTUs(ctx context.Context, nodes []plan.Node, vms []proxmox
 				continue
 			}
 
-			bridges, err := c.bridgesOf(ctx, vms[i].Host)
+			bridges, err := c.BridgesOf(ctx, vms[i].Host)
 			if errors.Is(err, proxmoxapi.ErrHostSilent) {
 				continue // warned of
 			} else if err != nil {

@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/spec"
 )
 
 // oneProcess is a Proxmox VE whose VMs run.
-type oneProcess struct{ healthy }
+type oneProcess struct{ preflighttest.Healthy }
 
 func (oneProcess) Process(context.Context, proxmoxapi.VM) (int, error) { return 4711, nil }
 
@@ -26,10 +27,10 @@ func TestMark(t *testing.T) {
 	}
 
 	look := func(settings proxmoxapi.Settings) (proxmoxvm.State, []spec.Problem) {
-		s := newChecks(&plan.Plan{}, oneProcess{}, quietNetwork{})
+		s := newChecker(&plan.Plan{}, oneProcess{}, quietNetwork{})
 		require.NoError(t, s.checkVMState(t.Context(), n, proxmoxapi.VM{ID: 401, Host: "pve"}, settings))
 
-		return s.report.states["a"], s.warnings
+		return s.States["a"], s.Warnings
 	}
 
 	current := map[string]string{"scsi0": "tank:x,size=50G", "cores": "4", "cpu": "host,flags=+aes", "cpuunits": "50"}
@@ -62,16 +63,16 @@ func TestMark(t *testing.T) {
 
 // TestWarnUnits: VMs keep the CPU weight that they have where none is stated, and the operator learns of it.
 func TestWarnUnits(t *testing.T) {
-	s := newChecks(&plan.Plan{}, oneProcess{}, quietNetwork{})
+	s := newChecker(&plan.Plan{}, oneProcess{}, quietNetwork{})
 
 	for name, units := range map[string]string{"a": "1024", "b": "", "c": "100"} {
 		require.NoError(t, s.checkVMState(t.Context(), plan.Node{Name: name}, proxmoxapi.VM{},
 			proxmoxapi.Settings{Current: map[string]string{"cpuunits": units}}))
-		assert.Zero(t, s.report.states[name].Mark)
+		assert.Zero(t, s.States[name].Mark)
 	}
 
 	s.warnUnits()
-	require.Len(t, s.warnings, 1)
+	require.Len(t, s.Warnings, 1)
 	assert.Equal(t, "defaults.cpuUnits: is not stated, and a CPU weight of 1024 in place of 100, that of new VMs, have: a; "+
-		"state 100 to change it while they run, or 1024 to keep it and give it to new VMs, too", s.warnings[0].String())
+		"state 100 to change it while they run, or 1024 to keep it and give it to new VMs, too", s.Warnings[0].String())
 }

@@ -11,32 +11,35 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
 // checkVMIDs checks which VMs have the VMIDs of the plan.
-func (c *checks) checkVMIDs() {
+func (c *checker) checkVMIDs() {
 	at := map[int]proxmoxapi.VM{}
-	for _, v := range c.vms {
+	for _, v := range c.VMs {
 		at[v.ID] = v
 	}
 
-	for _, n := range c.plan.Nodes() {
+	for _, n := range c.Plan.Nodes() {
 		v, there := at[n.VMID]
 		if !there {
-			c.absent[n.VMID] = true
-		} else if problem := c.vmidConflict(v, n); problem != nil {
-			c.problems = append(c.problems, *problem)
+			continue
+		}
+
+		if problem := c.vmidConflict(v, n); problem != nil {
+			c.Problems = append(c.Problems, *problem)
 		}
 	}
 }
 
 // vmidConflict says which VM has the VMID of a node, when it is not the node. What an unreachable host has been heard
 // to say of a VM is old; the VM's tags are not.
-func (c *checks) vmidConflict(v proxmoxapi.VM, n plan.Node) *spec.Problem {
-	p := c.plan
+func (c *checker) vmidConflict(v proxmoxapi.VM, n plan.Node) *spec.Problem {
+	p := c.Plan
 	ours := vmidentity.OfCluster(v, p)
 
 	switch {
@@ -70,17 +73,17 @@ func (c *checks) vmidConflict(v proxmoxapi.VM, n plan.Node) *spec.Problem {
 
 // freeVMID is the next VMID after another that no machine has, no node is to have and no other pool may. Each is
 // offered once.
-func (c *checks) freeVMID(after int, pool string) int {
+func (c *checker) freeVMID(after int, pool string) int {
 	taken := map[int]bool{}
-	for _, v := range c.vms {
+	for _, v := range c.VMs {
 		taken[v.ID] = true
 	}
 
-	for _, n := range c.plan.Nodes() {
+	for _, n := range c.Plan.Nodes() {
 		taken[n.VMID] = true
 	}
 
-	others := otherRanges(c.plan, pool, func(p plan.PlannedPool) []plan.Span[int] { return p.VMIDs })
+	others := checks.OtherRanges(c.Plan, pool, func(p plan.PlannedPool) []plan.Span[int] { return p.VMIDs })
 
 	for free := after + 1; ; free++ {
 		if i := slices.IndexFunc(others, func(s plan.Span[int]) bool { return s.First <= free && free <= s.Last }); i >= 0 {
@@ -97,24 +100,11 @@ func (c *checks) freeVMID(after int, pool string) int {
 	}
 }
 
-// otherRanges are those of all pools but one.
-func otherRanges[T any](p *plan.Plan, pool string, of func(plan.PlannedPool) []plan.Span[T]) []plan.Span[T] {
-	var all []plan.Span[T]
-
-	for _, other := range p.Pools {
-		if other.Name != pool {
-			all = append(all, of(other)...)
-		}
-	}
-
-	return all
-}
-
 // checkIdentities reads which VMs have the VMIDs of the plan. Whether they are those of the state is compared when the
 // state is known: a program knows it of a resource only once that is registered.
-func (c *checks) checkIdentities(ctx context.Context) error {
+func (c *checker) checkIdentities(ctx context.Context) error {
 	planned := map[int]bool{}
-	for _, n := range c.plan.Nodes() {
+	for _, n := range c.Plan.Nodes() {
 		planned[n.VMID] = true
 	}
 
@@ -125,7 +115,7 @@ func (c *checks) checkIdentities(ctx context.Context) error {
 
 	group.SetLimit(maxProbes)
 
-	for _, v := range c.vms {
+	for _, v := range c.VMs {
 		// An unreachable host has been named, with its nodes.
 		if !planned[v.ID] || v.Silent {
 			continue
@@ -136,7 +126,7 @@ func (c *checks) checkIdentities(ctx context.Context) error {
 
 			if !v.Container {
 				var err error
-				config, err = c.proxmox.Config(ctx, v)
+				config, err = c.Proxmox.Config(ctx, v)
 
 				switch {
 				case errors.Is(err, proxmoxapi.ErrRefused):
@@ -145,7 +135,7 @@ func (c *checks) checkIdentities(ctx context.Context) error {
 					mu.Lock()
 					defer mu.Unlock()
 
-					c.warnings = append(c.warnings, spec.Problem{
+					c.Warnings = append(c.Warnings, spec.Problem{
 						Path: "proxmox.hosts", Rule: fmt.Sprintf("which VM has VMID %d on host %s is not known: %v", v.ID, v.Host, err),
 						Remedy: "bring that host back: until it is known, the VM is not changed",
 					})
@@ -157,7 +147,7 @@ func (c *checks) checkIdentities(ctx context.Context) error {
 			mu.Lock()
 			defer mu.Unlock()
 
-			c.report.vms[v.ID] = vmidentity.Found{VM: v, Config: config}
+			c.Identified[v.ID] = vmidentity.Found{VM: v, Config: config}
 
 			return nil
 		})

@@ -39,17 +39,17 @@ func foreignVolumes(vmid int, settings map[string]string) map[string][]string {
 
 // checkMoves: Proxmox VE does not migrate a VM with a local disk of another VMID. On shared datastores, such a disk
 // stays attached.
-func (c *checks) checkMoves(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM,
+func (c *checker) checkMoves(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM,
 	settings []*proxmoxapi.Settings,
 ) error {
-	if !c.plan.Rebalance {
+	if !c.Plan.Rebalance {
 		return nil
 	}
 
 	var shared map[string]bool
 
 	for i, n := range nodes {
-		if settings[i] == nil || vms[i].Host == n.Host || slices.Contains(c.plan.Replace, n.Name) {
+		if settings[i] == nil || vms[i].Host == n.Host || slices.Contains(c.Plan.Replace, n.Name) {
 			continue
 		}
 
@@ -60,7 +60,7 @@ func (c *checks) checkMoves(ctx context.Context, nodes []plan.Node, vms []proxmo
 
 		if shared == nil {
 			var err error
-			if shared, err = c.proxmox.SharedStores(ctx); err != nil {
+			if shared, err = c.Proxmox.SharedStores(ctx); err != nil {
 				return err
 			}
 		}
@@ -82,13 +82,13 @@ func (c *checks) checkMoves(ctx context.Context, nodes []plan.Node, vms []proxmo
 			vms[i].Host, n.Host)
 
 		if len(stay) > 0 {
-			c.problems.Add("placement.rebalance", rule+": Proxmox VE does not migrate local ones", strings.Join(stay, ", "),
+			c.Problems.Add("placement.rebalance", rule+": Proxmox VE does not migrate local ones", strings.Join(stay, ", "),
 				"drain the node first, so that Proxmox CSI detaches them, and let its pods go on elsewhere; or leave rebalance "+
 					"out")
 		}
 
 		if len(follow) > 0 {
-			c.warnings = append(c.warnings, spec.Problem{
+			c.Warnings = append(c.Warnings, spec.Problem{
 				Path: "placement.rebalance", Rule: rule + ": they move with it", Value: strings.Join(follow, ", "),
 				Remedy: "check their pods afterwards",
 			})

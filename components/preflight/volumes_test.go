@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
@@ -28,12 +29,12 @@ func TestMoves(t *testing.T) {
 	settings := []*proxmoxapi.Settings{disks, disks, {Current: map[string]string{"scsi0": "local-lvm:vm-503-disk-0"}}}
 
 	for _, rebalance := range []bool{false, true} {
-		c := newChecks(&plan.Plan{Rebalance: rebalance}, &manyHosts{shared: map[string]bool{"nfs": true}}, quietNetwork{})
+		c := newChecker(&plan.Plan{Rebalance: rebalance}, &preflighttest.ManyHosts{Shared: map[string]bool{"nfs": true}}, quietNetwork{})
 		require.NoError(t, c.checkMoves(t.Context(), nodes, vms, settings))
 
 		if !rebalance {
-			assert.Empty(t, c.problems)
-			assert.Empty(t, c.warnings)
+			assert.Empty(t, c.Problems)
+			assert.Empty(t, c.Warnings)
 
 			continue
 		}
@@ -45,10 +46,10 @@ func TestMoves(t *testing.T) {
 			Value: "scsi1 local-lvm:vm-9999-pvc-1, scsi2 local-lvm:vm-9999-pvc-2",
 			Remedy: "drain the node first, so that Proxmox CSI detaches them, and let its pods go on elsewhere; or leave " +
 				"rebalance out",
-		}}, c.problems)
+		}}, c.Problems)
 		assert.Equal(t, spec.Problems{{
 			Path: "placement.rebalance", Rule: rule + "they move with it", Value: "scsi3 nfs:9999/vm-9999-pvc-3.raw",
 			Remedy: "check their pods afterwards",
-		}}, c.warnings)
+		}}, c.Warnings)
 	}
 }

@@ -113,6 +113,11 @@ func TestImports(t *testing.T) {
 			"components/plan", "components/proxmoxapi", "components/proxmoxvm", "components/proxmoxvm/", "components/spec",
 		}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{
+			"components/preflight/permissions",
+			[]string{"components/plan", "components/preflight/checks", "components/proxmoxapi", "components/spec"},
+			[]string{"github.com/pulumi/", "net/http", "k8s.io/"},
+		},
+		{
 			"components/preflight/preflighttest",
 			[]string{"components/preflight/checks", "components/proxmoxapi"},
 			[]string{"github.com/", "net/http", "k8s.io/"},

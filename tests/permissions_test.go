@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/preflight"
+	"talos-proxmox/components/preflight/permissions"
 	"talos-proxmox/stacks"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/world"
@@ -387,7 +387,7 @@ func TestPrivilegesOfThePlan(t *testing.T) {
 					template = 9000
 				}
 
-				for _, privilege := range preflight.Privileges(p, n, template) {
+				for _, privilege := range permissions.Needed(p, n, template) {
 					needed = append(needed, privilege.Names[0])
 				}
 			}

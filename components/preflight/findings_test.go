@@ -444,6 +444,7 @@ func TestOffline(t *testing.T) {
 		err := pulumi.RunErr(func(ctx *pulumi.Context) error {
 			found, err := Run(ctx, plantest.New(t, s.spec), api, quietNetwork{})
 			assert.Nil(t, found.Device(plan.Node{}))
+			assert.NoError(t, found.CheckPermissions(plan.Node{}, []string{"memory"}))
 
 			return err
 		}, pulumi.WithMocks("p", "s", mocks{}), func(i *pulumi.RunInfo) { i.DryRun = preview })
@@ -489,66 +490,4 @@ func TestFindingsAtOnce(t *testing.T) {
 		"VMs; "+fmt.Sprintf(grant, "VM.PowerMgmt"))
 
 	assert.ElementsMatch(t, want, s.findings())
-}
-
-// TestEachPrivilege takes what each node needs away, one by one, where it is granted no wider than it must be.
-func TestEachPrivilege(t *testing.T) {
-	s := newTestbed(t)
-	s.pool("control", func(p *spec.Pool) {
-		p.ResourcePool, p.Startup, p.HAGroup = new("nodes"), &spec.Startup{Order: new(1)}, new("racks")
-	})
-	s.spec.Firewall.Enabled = new(true)
-	s.spec.Network.VLAN = 30
-
-	var needed []Privilege
-
-	p := plantest.New(t, s.spec)
-	for _, n := range p.Nodes() {
-		needed = append(needed, Privileges(p, n, 9000)...)
-	}
-
-	// held has the first path and name of each but those that are left out.
-	held := func(out Privilege) proxmoxapi.Permissions {
-		all := proxmoxapi.Permissions{}
-
-		for _, need := range needed {
-			if need.Names[0] == out.Names[0] && need.Paths[0] == out.Paths[0] {
-				continue
-			}
-
-			if all[need.Paths[0]] == nil {
-				all[need.Paths[0]] = map[string]bool{}
-			}
-
-			all[need.Paths[0]][need.Names[0]] = false
-		}
-
-		return all
-	}
-
-	look := newChecker(p, nil, quietNetwork{})
-	look.Absent = map[int]bool{401: true, 601: true}
-	look.Templates = map[string]int{"c-control-1": 9000, "c-gpu-1": 9000}
-
-	assert.Empty(t, look.missingPrivileges(held(Privilege{Names: []string{""}, Paths: []string{""}}), false),
-		"what is needed is enough")
-
-	for _, out := range needed {
-		lacks := look.missingPrivileges(held(out), false)
-		require.NotEmpty(t, lacks, "%v", out)
-
-		for _, m := range lacks {
-			assert.Contains(t, m.Names, out.Names[0])
-			assert.Equal(t, []string{out.Paths[0]}, m.paths)
-		}
-	}
-
-	assert.Contains(t, needed, Privilege{
-		Names: []string{"SDN.Use"}, Paths: []string{"/sdn/zones/localnetwork/vmbr0/30"},
-		For: "to use the bridge", Changes: []string{"networkDevices"},
-	})
-	assert.Contains(t, needed, Privilege{
-		Names: []string{"VM.Allocate"}, Paths: []string{"/vms/401", "/pool/nodes"},
-		For: "to make and to remove VMs",
-	})
 }

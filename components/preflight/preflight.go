@@ -25,7 +25,7 @@ const Unchecked = "credentials and privileges, hosts, their memory and clocks, d
 func Run(ctx *pulumi.Context, p *plan.Plan, proxmox checks.Proxmox, network Network) (*Report, error) {
 	warnings, refused := machineconfig.Check(p)
 	c := newChecker(p, proxmox, network)
-	c.preview = ctx.DryRun()
+	c.permissions.Preview = ctx.DryRun()
 	missing := c.run(hookutil.Interruptible(ctx.Context()))
 
 	for _, w := range slices.Concat(p.Warnings, warnings, c.Warnings.Unique()) {
@@ -72,7 +72,7 @@ func (c *checker) run(ctx context.Context) error {
 
 	for _, check := range []func(context.Context) error{
 		c.checkMinimums, c.checkVersion, c.checkUnreachableHosts, c.checkHosts, c.checkIdentities, c.checkIncomplete,
-		c.checkVMStates, c.checkTemplates, c.checkPermissions, c.checkImages, c.checkExtensions, c.checkGPUs,
+		c.checkVMStates, c.checkTemplates, c.permissions.Check, c.checkImages, c.checkExtensions, c.checkGPUs,
 		c.checkSharedStorage, c.checkSnippets, c.checkUserData, c.checkSSHUser, c.checkHostKeys, c.checkFirewall,
 		c.checkHA, c.checkISODrives, c.checkTags, c.checkRoles, c.checkRemovals, c.checkAddressConflicts,
 		c.checkReportedAddresses,
@@ -88,11 +88,11 @@ func (c *checker) run(ctx context.Context) error {
 	// A privilege that is missing says more than the call that was refused for it.
 	for _, err := range refused {
 		switch {
-		case c.readOnly:
+		case c.permissions.ReadOnly:
 			c.Warnings = append(c.Warnings, spec.Problem{
 				Path: "proxmox", Rule: "was not checked with credentials that may only read: " + err.Error(),
 			})
-		case !c.denied:
+		case !c.permissions.Denied:
 			c.Problems = append(c.Problems, refusal(err))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight/checks"
+	"talos-proxmox/components/preflight/permissions"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/proxmoxvm/harules"
@@ -17,9 +18,8 @@ import (
 // Report is what the checks read from Proxmox VE. Its methods can be called on nil, which means that Proxmox VE did not
 // answer.
 type Report struct {
-	facts checks.Facts
-	// missing are the privileges that the credentials lack, by the name of a node that is there.
-	missing map[string][]missingPrivilege
+	facts   checks.Facts
+	missing permissions.Missing
 }
 
 // HARules says that Proxmox VE is known to have rules of high availability in place of groups.
@@ -123,38 +123,5 @@ func (r *Report) CheckPermissions(n plan.Node, changes []string) error {
 		return nil
 	}
 
-	var problems spec.Problems
-
-	for _, m := range r.missing[n.Name] {
-		if len(changes) > 0 && slices.ContainsFunc(m.Changes, func(c string) bool {
-			return c == AnyChange ||
-				slices.Contains(changes, c)
-		}) {
-			problem := m.problem(r.facts.Major)
-			problem.Rule += fmt.Sprintf(", which the change of %s needs (%s)", n.Name, strings.Join(changes, ", "))
-			problems = append(problems, problem)
-		}
-	}
-
-	return problems.Err()
-}
-
-// missingPrivilege is a privilege that the credentials lack.
-type missingPrivilege struct {
-	Privilege
-
-	// paths where they lack it.
-	paths []string
-}
-
-// problem names a privilege that is missing, as this version of Proxmox VE calls it.
-func (m missingPrivilege) problem(major int) spec.Problem {
-	names := m.On(major)
-
-	return spec.Problem{
-		Path: "proxmox", Rule: fmt.Sprintf("the credentials lack %s on %s, %s", strings.Join(names, " or "),
-			checks.UpTo(m.paths, 3), m.For),
-		Remedy: fmt.Sprintf("run 'pveum role modify TalosProxmox -append -privs %s', with the name of the role, and see "+
-			"that they have it on that path", names[0]),
-	}
+	return r.missing.Check(n, changes, r.facts.Major)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/preflight"
+	"talos-proxmox/components/preflight/permissions"
 	opsplan "talos-proxmox/stacks/ops/plan"
 )
 
@@ -42,7 +42,7 @@ func roleOf(o *options) *cobra.Command {
 			}
 
 			_, err = io.WriteString(c.OutOrStdout(), fmt.Sprintf("pveum role add %s -privs \"%s\"\n", name,
-				strings.Join(preflight.Role(p, major), " ")))
+				strings.Join(permissions.Role(p, major), " ")))
 
 			return err
 		},

@@ -20,7 +20,7 @@ import (
 
 	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/preflight"
+	"talos-proxmox/components/preflight/permissions"
 	"talos-proxmox/stacks"
 	"talos-proxmox/tests/lab"
 	"talos-proxmox/tests/lab/factory"
@@ -247,7 +247,7 @@ func (p *preparation) role(name string, deployed *plan.Plan) {
 	major, err := strconv.Atoi(first)
 	if p.note("version", err) {
 		p.note("role "+name, p.client.Put(p.ctx, "/access/roles/"+name,
-			map[string]any{"privs": strings.Join(preflight.Role(deployed, major), ",")}, nil))
+			map[string]any{"privs": strings.Join(permissions.Role(deployed, major), ",")}, nil))
 	}
 }
 

@@ -1,4 +1,4 @@
-package preflight
+package permissions
 
 import (
 	"fmt"
@@ -11,18 +11,18 @@ import (
 
 // Privilege is what the login to Proxmox VE must be allowed, and what for.
 type Privilege struct {
-	// Names of privileges of which one is enough. The first is what Proxmox VE calls it now.
+	// Names are those of privileges of which one is enough. The first is what Proxmox VE calls it now.
 	Names []string
 	// Paths of which one is enough.
 	Paths []string
 	// For says what it is needed for.
 	For string
-	// Instead are privileges that do as well, all together.
+	// AnyOf are privileges that do as well, all together.
 	AnyOf []Privilege
-	// Changes are the properties of a VM whose change needs it, by the names of the provider; AnyChange for all. A restart
+	// Changes are the properties of a VM whose change needs it, by the names of the provider; anyChange for all. A restart
 	// changes "started".
 	Changes []string
-	// Spare says that the cluster comes up without it, and less is seen when it does not.
+	// Optional says that the cluster comes up without it, and less is seen when it does not.
 	Optional bool
 }
 
@@ -51,7 +51,7 @@ func Role(p *plan.Plan, major int) []string {
 			template = anyTemplate
 		}
 
-		for _, needed := range Privileges(p, n, template) {
+		for _, needed := range Needed(p, n, template) {
 			names = append(names, needed.On(major)[0])
 		}
 	}
@@ -61,8 +61,8 @@ func Role(p *plan.Plan, major int) []string {
 	return slices.Compact(names)
 }
 
-// AnyChange stands for whatever of a VM changes: the provider states the VM's name each time.
-const AnyChange = "*"
+// anyChange stands for whatever of a VM changes: the provider states the VM's name each time.
+const anyChange = "*"
 
 // neededToChange are privileges on a VM that exists, by what of it changes.
 var neededToChange = map[string][]string{
@@ -70,14 +70,14 @@ var neededToChange = map[string][]string{
 	"VM.Config.Disk": {"disks"}, "VM.Config.Memory": {"memory"},
 	"VM.Config.Network": {"networkDevices"},
 	"VM.Config.HWType":  {"machine", "bios", "scsiHardware", "serialDevices", "hostpcis"},
-	"VM.Config.Options": {AnyChange}, "VM.Migrate": {"nodeName"}, "Datastore.AllocateSpace": {"disks"},
+	"VM.Config.Options": {anyChange}, "VM.Migrate": {"nodeName"}, "Datastore.AllocateSpace": {"disks"},
 	"SDN.Use": {"networkDevices"}, "Mapping.Use": {"hostpcis"},
 	"Pool.Allocate": {"poolId"}, "VM.PowerMgmt": {"started"},
 }
 
-// Privileges are what Proxmox VE asks for when a node is made, changed and removed; stacks/docs/permissions.md has the
-// calls that do. The VMID of its template is 0 when it is not known.
-func Privileges(p *plan.Plan, n plan.Node, template int) []Privilege {
+// Needed are the privileges that Proxmox VE asks for when a node is made, changed and removed;
+// stacks/docs/permissions.md has the calls that do. The VMID of its template is 0 when it is not known.
+func Needed(p *plan.Plan, n plan.Node, template int) []Privilege {
 	l := privileges{plan: p, node: n, vm: []string{"/vms/" + strconv.Itoa(n.VMID)}}
 	if n.ResourcePool != "" {
 		l.vm = append(l.vm, "/pool/"+n.ResourcePool)

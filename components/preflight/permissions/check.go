@@ -1,4 +1,5 @@
-package preflight
+// Package permissions says which privileges nodes need on Proxmox VE, and checks that the credentials have them.
+package permissions
 
 import (
 	"context"
@@ -6,30 +7,46 @@ import (
 	"slices"
 	"strings"
 
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
 
-// checkPermissions checks that the credentials may do all that new nodes need, and delete those that leave. What nodes
+// Checker checks what the credentials may do.
+type Checker struct {
+	*checks.Checker
+
+	// Preview says that nothing is changed, so that credentials which may only read are enough.
+	Preview bool
+	// ReadOnly says that the credentials are such, for which Check sets it.
+	ReadOnly bool
+	// Denied says that a privilege is missing, which is why a request may have been refused. Check sets it.
+	Denied bool
+	// Missing are the privileges that nodes that are there may need and the credentials lack. Check sets them.
+	Missing Missing
+}
+
+// Check checks that the credentials may do all that new nodes need, and delete those that leave. What nodes
 // that are there need is a warning, and an error once something changes that needs it.
-func (c *checker) checkPermissions(ctx context.Context) error {
+func (c *Checker) Check(ctx context.Context) error {
 	held, err := c.Proxmox.Permissions(ctx)
 	if err != nil {
 		return err
 	}
 
-	if c.readOnly = c.preview && onlyAudits(held); c.readOnly {
+	if c.ReadOnly = c.Preview && onlyAudits(held); c.ReadOnly {
 		c.Warnings = append(c.Warnings, spec.Problem{Path: "proxmox", Rule: "the credentials may only read, which is " +
 			"enough for this preview: whether those of the update have the privileges that it needs was not checked"})
 
 		return nil
 	}
 
+	c.Missing = Missing{}
+
 	for _, n := range c.Plan.Nodes() {
-		for _, needed := range Privileges(c.Plan, n, 0) {
+		for _, needed := range Needed(c.Plan, n, 0) {
 			if !c.Absent[n.VMID] && !granted(held, needed) && !c.inVNet(needed) {
-				c.missing[n.Name] = append(c.missing[n.Name],
-					missingPrivilege{needed, needed.Paths[:1]})
+				c.Missing[n.Name] = append(c.Missing[n.Name], missing{needed, needed.Paths[:1]})
 			}
 		}
 	}
@@ -45,7 +62,7 @@ func (c *checker) checkPermissions(ctx context.Context) error {
 			case m.Optional:
 				c.Warnings = append(c.Warnings, problem)
 			default:
-				c.denied = true
+				c.Denied = true
 				c.Problems = append(c.Problems, problem)
 			}
 		}
@@ -56,7 +73,7 @@ func (c *checker) checkPermissions(ctx context.Context) error {
 			needed := Privilege{Names: []string{name}, Paths: []string{fmt.Sprintf("/vms/%d", v.ID)}, For: "to remove " +
 				v.Label()}
 			if !granted(held, needed) && !onAnyPool(held, name) {
-				c.Problems = append(c.Problems, missingPrivilege{needed, needed.Paths}.problem(c.Major))
+				c.Problems = append(c.Problems, missing{needed, needed.Paths}.problem(c.Major))
 			}
 		}
 	}
@@ -94,8 +111,8 @@ func onAnyPool(held proxmoxapi.Permissions, name string) bool {
 
 // missingPrivileges are the privileges that the nodes need which are there, or those which are not, and the credentials
 // lack.
-func (c *checker) missingPrivileges(held proxmoxapi.Permissions, there bool) []missingPrivilege {
-	var all []missingPrivilege
+func (c *Checker) missingPrivileges(held proxmoxapi.Permissions, there bool) []missing {
+	var all []missing
 
 	for _, n := range c.Plan.Nodes() {
 		if c.Absent[n.VMID] == there {
@@ -107,14 +124,14 @@ func (c *checker) missingPrivileges(held proxmoxapi.Permissions, there bool) []m
 			template = c.Templates[n.Name]
 		}
 
-		for _, p := range Privileges(c.Plan, n, template) {
+		for _, p := range Needed(c.Plan, n, template) {
 			if granted(held, p) || c.inVNet(p) {
 				continue
 			}
 
-			i := slices.IndexFunc(all, func(m missingPrivilege) bool { return m.For == p.For && slices.Equal(m.Names, p.Names) })
+			i := slices.IndexFunc(all, func(m missing) bool { return m.For == p.For && slices.Equal(m.Names, p.Names) })
 			if i < 0 {
-				i, all = len(all), append(all, missingPrivilege{Privilege: p})
+				i, all = len(all), append(all, missing{Privilege: p})
 			}
 
 			if !slices.Contains(all[i].paths, p.Paths[0]) {
@@ -137,7 +154,7 @@ func granted(held proxmoxapi.Permissions, p Privilege) bool {
 
 // inVNet says that a privilege is about a network whose zone is not known here. Proxmox VE shows it to those only who
 // may use it, or see it.
-func (c *checker) inVNet(p Privilege) bool {
+func (c *Checker) inVNet(p Privilege) bool {
 	name, ok := strings.CutPrefix(p.Paths[0], "/sdn/zones/localnetwork/")
 	name, _, _ = strings.Cut(name, "/")
 

@@ -112,6 +112,10 @@ func TestImports(t *testing.T) {
 		{"components/preflight/checks", []string{
 			"components/plan", "components/proxmoxapi", "components/proxmoxvm", "components/proxmoxvm/", "components/spec",
 		}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{"components/preflight/hosts", []string{
+			"components/plan", "components/preflight/checks", "components/proxmoxapi", "components/proxmoxvm/vmidentity",
+			"components/spec",
+		}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{
 			"components/preflight/permissions",
 			[]string{"components/plan", "components/preflight/checks", "components/proxmoxapi", "components/spec"},

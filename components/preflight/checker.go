@@ -1,10 +1,9 @@
 package preflight
 
 import (
-	"time"
-
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight/checks"
+	"talos-proxmox/components/preflight/hosts"
 	"talos-proxmox/components/preflight/permissions"
 )
 
@@ -13,20 +12,20 @@ type checker struct {
 	*checks.Checker
 
 	network Network
-	now     func() time.Time
 	// unstatedUnits are nodes with another CPU weight than that of new VMs, and none stated, by that weight.
 	unstatedUnits map[int][]string
 	// offered are free VMIDs and addresses that a problem has named.
 	offered     map[string]bool
 	permissions permissions.Checker
+	hosts       hosts.Checker
 }
 
 func newChecker(p *plan.Plan, proxmox checks.Proxmox, network Network) *checker {
 	shared := checks.New(p, proxmox)
 
 	return &checker{
-		Checker: shared, network: network, now: time.Now, offered: map[string]bool{}, unstatedUnits: map[int][]string{},
-		permissions: permissions.Checker{Checker: shared},
+		Checker: shared, network: network, offered: map[string]bool{}, unstatedUnits: map[int][]string{},
+		permissions: permissions.Checker{Checker: shared}, hosts: hosts.Checker{Checker: shared},
 	}
 }
 

@@ -71,11 +71,11 @@ func (c *checker) run(ctx context.Context) error {
 	var refused []error
 
 	for _, check := range []func(context.Context) error{
-		c.checkMinimums, c.checkVersion, c.checkUnreachableHosts, c.checkHosts, c.checkIdentities, c.checkIncomplete,
-		c.checkVMStates, c.checkTemplates, c.permissions.Check, c.checkImages, c.checkExtensions, c.checkGPUs,
-		c.checkSharedStorage, c.checkSnippets, c.checkUserData, c.checkSSHUser, c.checkHostKeys, c.checkFirewall,
-		c.checkHA, c.checkISODrives, c.checkTags, c.checkRoles, c.checkRemovals, c.checkAddressConflicts,
-		c.checkReportedAddresses,
+		c.checkMinimums, c.hosts.CheckVersion, c.hosts.CheckUnreachableHosts, c.hosts.CheckHosts, c.checkIdentities,
+		c.checkIncomplete, c.checkVMStates, c.checkTemplates, c.permissions.Check, c.checkImages, c.checkExtensions,
+		c.hosts.CheckGPUs, c.hosts.CheckSharedStorage, c.checkSnippets, c.checkUserData, c.hosts.CheckSSHUser,
+		c.hosts.CheckHostKeys, c.hosts.CheckFirewall, c.checkHA, c.checkISODrives, c.checkTags, c.checkRoles,
+		c.checkRemovals, c.checkAddressConflicts, c.checkReportedAddresses,
 	} {
 		switch err := check(ctx); {
 		case errors.Is(err, proxmoxapi.ErrRefused):

@@ -196,32 +196,29 @@ func firstValue(setting string) string {
 	return first
 }
 
-// checkCores checks that a host has the processors of a VM that is to get more: Proxmox VE takes any number, and does
-// not start the VM.
+// checkCores checks that a host has the processors of a VM that is to get more.
 func (c *checker) checkCores(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM,
 	settings []*proxmoxapi.Settings,
 ) error {
-	var hosts []proxmoxapi.Host
+	var all []proxmoxapi.Host
 
 	for i, n := range nodes {
 		if settings[i] == nil || settings[i].Current == nil || settings[i].Current["cores"] == strconv.Itoa(n.Cores) {
 			continue
 		}
 
-		if hosts == nil {
+		if all == nil {
 			found, err := c.Proxmox.Hosts(ctx)
 			if err != nil {
 				return err
 			}
 
-			hosts = found
+			all = found
 		}
 
-		for _, h := range hosts {
-			if h.Name == vms[i].Host && h.CPUs > 0 && n.Cores > h.CPUs {
-				c.Problems.Add("pools."+n.Pool+".cores", fmt.Sprintf("must be at most %d, the processors of host %s: a VM with "+
-					"more does not start", h.CPUs, h.Name),
-					strconv.Itoa(n.Cores), "lower it, or place the node elsewhere")
+		for _, h := range all {
+			if h.Name == vms[i].Host {
+				c.hosts.CheckCores(n, h)
 			}
 		}
 	}
@@ -251,7 +248,7 @@ func (c *checker) checkMTUs(ctx context.Context, nodes []plan.Node, vms []proxmo
 				return err
 			}
 
-			c.checkMTU(n, nic, vms[i].Host, bridges)
+			c.hosts.CheckMTU(n, nic, vms[i].Host, bridges)
 		}
 	}
 

@@ -76,3 +76,50 @@ func TestWarnUnits(t *testing.T) {
 	assert.Equal(t, "defaults.cpuUnits: is not stated, and a CPU weight of 1024 in place of 100, that of new VMs, have: a; "+
 		"state 100 to change it while they run, or 1024 to keep it and give it to new VMs, too", s.Warnings[0].String())
 }
+
+// settledVMs run with settings.
+type settledVMs struct {
+	preflighttest.Healthy
+
+	current map[string]string
+	bridges []proxmoxapi.Bridge
+}
+
+func (s *settledVMs) Bridges(context.Context, string) ([]proxmoxapi.Bridge, error) {
+	return s.bridges, nil
+}
+
+func (s *settledVMs) Settings(context.Context, proxmoxapi.VM) (proxmoxapi.Settings, error) {
+	return proxmoxapi.Settings{Current: s.current}, nil
+}
+
+// TestMTUOfExistingNodes: a change to a larger MTU than the bridge's is refused before the node is drained for it.
+func TestMTUOfExistingNodes(t *testing.T) {
+	n := plan.Node{Name: "a-1", Pool: "a", VMID: 401, NICs: []plan.Interface{{Bridge: "vmbr0", MTU: 9000}}}
+	for name, c := range map[string]struct {
+		net0, want string
+	}{
+		"a change": {"virtio=BC:24:11:00:00:01,bridge=vmbr0", "pools.a.nics: must have an MTU of at most 1500, that of bridge " +
+			"vmbr0 of host pve: a VM with a larger one does not start (given: 9000); lower network.mtu (or nics[].mtu), or " +
+			"raise the MTU of the bridge there"},
+		"another bridge": {"virtio=BC:24:11:00:00:01,bridge=vmbr1,mtu=9000", "pools.a.nics: must have an MTU"},
+		"as it is":       {"virtio=BC:24:11:00:00:01,bridge=vmbr0,mtu=9000", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &settledVMs{
+				bridges: []proxmoxapi.Bridge{{Name: "vmbr0", MTU: 1500}},
+				current: map[string]string{"net0": c.net0, "cores": "0"},
+			}
+			s := newChecker(&plan.Plan{Pools: []plan.PlannedPool{{Name: "a", Nodes: []plan.Node{n}}}}, h, quietNetwork{})
+			s.VMs = []proxmoxapi.VM{{ID: 401, Name: "a-1", Host: "pve"}}
+			require.NoError(t, s.checkVMStates(t.Context()))
+
+			if c.want == "" {
+				assert.Empty(t, s.Problems)
+			} else {
+				require.Len(t, s.Problems, 1)
+				assert.Contains(t, s.Problems[0].String(), c.want)
+			}
+		})
+	}
+}

@@ -1,4 +1,4 @@
-package preflight
+package hosts
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// checkUnreachableHosts names the hosts that do not answer, and what cannot be done there. It blocks nothing on other
+// CheckUnreachableHosts names the hosts that do not answer, and what cannot be done there. It blocks nothing on other
 // hosts.
-func (c *checker) checkUnreachableHosts(ctx context.Context) error {
+func (c Checker) CheckUnreachableHosts(ctx context.Context) error {
 	if len(c.Unreachable) == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package preflight
+package hosts
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// checkGPUs finds the GPU of each node, and what a resource mapping says of it.
-func (c *checker) checkGPUs(ctx context.Context) error {
+// CheckGPUs finds the GPU of each node, and what a resource mapping says of it.
+func (c Checker) CheckGPUs(ctx context.Context) error {
 	type answer struct {
 		devices []proxmoxapi.PCIDevice
 		err     error
@@ -52,7 +52,7 @@ func (c *checker) checkGPUs(ctx context.Context) error {
 	return c.checkGPUInUse(ctx)
 }
 
-func (c *checker) checkGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent bool) {
+func (c Checker) checkGPU(n plan.Node, devices []proxmoxapi.PCIDevice, absent bool) {
 	path := bdfPath(n)
 
 	// A device without a function is all its functions; the first stands for it.

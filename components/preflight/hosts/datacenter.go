@@ -1,4 +1,4 @@
-package preflight
+package hosts
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// checkVersion holds Proxmox VE to the supported range. A later version is only a warning, as the hosts of running
+// CheckVersion holds Proxmox VE to the supported range. A later version is only a warning, as the hosts of running
 // clusters are upgraded, and so is an older one that gets no new VM.
-func (c *checker) checkVersion(ctx context.Context) error {
+func (c Checker) CheckVersion(ctx context.Context) error {
 	found, err := c.Proxmox.Version(ctx)
 	if err != nil {
 		return err
@@ -45,8 +45,8 @@ func (c *checker) checkVersion(ctx context.Context) error {
 // administrators, which the provider calls by their names (bpg/terraform-provider-proxmox#2480).
 const firstWithoutPath = 9
 
-// checkSSHUser refuses users whose SSH login the provider cannot use for what new nodes need.
-func (c *checker) checkSSHUser(context.Context) error {
+// CheckSSHUser refuses users whose SSH login the provider cannot use for what new nodes need.
+func (c Checker) CheckSSHUser(context.Context) error {
 	if c.Plan.SSH == nil || c.Plan.SSH.Username == "root" || c.Major < firstWithoutPath || len(c.Absent) == 0 {
 		return nil
 	}
@@ -59,8 +59,8 @@ func (c *checker) checkSSHUser(context.Context) error {
 	return nil
 }
 
-// checkFirewall warns where the firewall of a VM would let everything in.
-func (c *checker) checkFirewall(ctx context.Context) error {
+// CheckFirewall warns where the firewall of a VM would let everything in.
+func (c Checker) CheckFirewall(ctx context.Context) error {
 	if !c.Plan.Firewall {
 		return nil
 	}
@@ -84,8 +84,8 @@ func (c *checker) checkFirewall(ctx context.Context) error {
 	return err
 }
 
-// checkSharedStorage asks whether one host can download for all.
-func (c *checker) checkSharedStorage(ctx context.Context) error {
+// CheckSharedStorage asks whether one host can download for all.
+func (c Checker) CheckSharedStorage(ctx context.Context) error {
 	for _, pool := range c.Plan.Pools {
 		if pool.Image.URL == "" && pool.Image.FactoryURL == "" {
 			continue

@@ -1,4 +1,4 @@
-package preflight
+package hosts
 
 import (
 	"context"
@@ -16,7 +16,7 @@ const clockSkew = time.Minute
 
 // checkClock warns where a host that is to have new VMs has another time. Credentials that may not ask for it see
 // nothing.
-func (c *checker) checkClock(ctx context.Context, host string) error {
+func (c Checker) checkClock(ctx context.Context, host string) error {
 	at, err := c.Proxmox.Time(ctx, host)
 
 	switch {
@@ -30,7 +30,7 @@ func (c *checker) checkClock(ctx context.Context, host string) error {
 		return nil
 	}
 
-	off, word := at.Sub(c.now()), "ahead of"
+	off, word := time.Until(at), "ahead of"
 	if off < 0 {
 		off, word = -off, "behind"
 	}

@@ -1,4 +1,4 @@
-package preflight
+package hosts
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
@@ -16,7 +17,7 @@ import (
 
 // versionOf is a Proxmox VE of some version.
 type versionOf struct {
-	preflighttest.FixedVMs
+	preflighttest.Healthy
 
 	version proxmoxapi.Version
 }
@@ -44,9 +45,9 @@ func TestVersionOfProxmox(t *testing.T) {
 		"later than what is known": {proxmoxapi.Version{Text: "10.0.1", Major: 10}, map[int]bool{401: true}, "", late},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newChecker(plantest.New(t, plantest.Spec()), versionOf{version: c.version}, quietNetwork{})
+			s := Checker{checks.New(plantest.New(t, plantest.Spec()), versionOf{version: c.version})}
 			s.Absent = c.absent
-			require.NoError(t, s.checkVersion(t.Context()))
+			require.NoError(t, s.CheckVersion(t.Context()))
 
 			var problems, warnings []string
 			for _, p := range s.Problems {
@@ -85,9 +86,9 @@ func TestSSHUser(t *testing.T) {
 			p := plantest.New(t, plantest.Spec())
 			p.SSH = &spec.SSH{Username: c.user}
 
-			s := newChecker(p, versionOf{}, quietNetwork{})
+			s := Checker{checks.New(p, versionOf{})}
 			s.Absent, s.Major = c.absent, c.major
-			require.NoError(t, s.checkSSHUser(t.Context()))
+			require.NoError(t, s.CheckSSHUser(t.Context()))
 
 			var said []string
 			for _, problem := range s.Problems {
@@ -108,8 +109,8 @@ func TestSharedStore(t *testing.T) {
 	}
 
 	for shared, want := range map[string]bool{"nfs": true, "local": false} {
-		found, err := check(t, plantest.New(t, s), &preflighttest.ManyHosts{Shared: map[string]bool{shared: true}})
-		require.NoError(t, err)
-		assert.Equal(t, want, found.SharedImages())
+		c := read(t, plantest.New(t, s), &preflighttest.ManyHosts{Shared: map[string]bool{shared: true}})
+		require.NoError(t, c.CheckSharedStorage(t.Context()))
+		assert.Equal(t, want, c.SharedImages)
 	}
 }

@@ -1,4 +1,4 @@
-package preflight
+package hosts
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
@@ -38,11 +39,11 @@ func TestGPUs(t *testing.T) {
 	bridge := proxmoxapi.PCIDevice{BDF: "0000:00:01.0", ID: "8086:1901", Class: "0x060400", IOMMUGroup: 15}
 	disk := proxmoxapi.PCIDevice{BDF: "0000:03:00.0", ID: "144d:a808", Class: "0x010802", Name: "NVMe", IOMMUGroup: 15}
 
-	s := newChecker(p(), &preflighttest.ManyHosts{Devices: map[string][]proxmoxapi.PCIDevice{
+	s := read(t, p(), &preflighttest.ManyHosts{Devices: map[string][]proxmoxapi.PCIDevice{
 		"a": {card, sound},
 		"b": {bridge, other, disk},
-	}}, quietNetwork{})
-	require.NoError(t, s.run(t.Context()))
+	}})
+	require.NoError(t, s.CheckGPUs(t.Context()))
 	assert.Equal(t, map[string]proxmoxapi.PCIDevice{"c-gpu-1": card, "c-gpu-2": other}, s.Devices)
 	assert.Equal(t, spec.Problems{{
 		Path: "pools.gpu.gpus.2.bdf", Rule: "shares IOMMU group 15 of host b with 0000:03:00.0 (NVMe), which the host " +
@@ -51,8 +52,9 @@ func TestGPUs(t *testing.T) {
 	}}, s.Warnings)
 
 	card.IOMMUGroup = -1
-	_, err := check(t, p(), &preflighttest.ManyHosts{Devices: map[string][]proxmoxapi.PCIDevice{"a": {card}}})
-	assert.EqualError(t, err, `the configuration has 2 problems:
+	s = read(t, p(), &preflighttest.ManyHosts{Devices: map[string][]proxmoxapi.PCIDevice{"a": {card}}})
+	require.NoError(t, s.CheckGPUs(t.Context()))
+	assert.EqualError(t, s.Problems.Err(), `the configuration has 2 problems:
   - pools.gpu.gpus.1.bdf: cannot be passed through: the IOMMU of host a is off (given: 0000:01:00.0); `+
 		`switch it on in the firmware and in the kernel's command line, and restart the host
   - pools.gpu.gpus.2.bdf: is not a PCI device of host b (given: 0000:02:00); run 'lspci -Dnn' on that host, and correct it`)
@@ -63,8 +65,8 @@ func TestGPUs(t *testing.T) {
 		there.Listed = append(there.Listed, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
 	}
 
-	s = newChecker(p(), there, quietNetwork{})
-	require.NoError(t, s.run(t.Context()))
+	s = read(t, p(), there)
+	require.NoError(t, s.CheckGPUs(t.Context()))
 	assert.Empty(t, s.Devices)
 	assert.Equal(t, spec.Problems{
 		{
@@ -75,11 +77,12 @@ func TestGPUs(t *testing.T) {
 		{Path: "pools.gpu.gpus.2.bdf", Rule: "was not checked: Proxmox VE cannot reach host b", Value: "0000:02:00"},
 	}, s.Warnings)
 
-	_, err = check(t, p(), &preflighttest.ManyHosts{
+	s = read(t, p(), &preflighttest.ManyHosts{
 		Silent:  "b",
 		Devices: map[string][]proxmoxapi.PCIDevice{"a": {other, {BDF: "0000:01:00.0", IOMMUGroup: 1}}},
 	})
-	assert.EqualError(t, err, `the configuration has 1 problem:
+	require.NoError(t, s.CheckGPUs(t.Context()))
+	assert.EqualError(t, s.Problems.Err(), `the configuration has 1 problem:
   - proxmox.hosts: does not answer, and new nodes are to be made on it (given: b); repair it, or take it out`)
 }
 
@@ -172,21 +175,24 @@ func TestGPUOfExistingNode(t *testing.T) {
 				g.mappings["c-gpu-1"] = c.maps
 			}
 
-			checks := newChecker(p, g, quietNetwork{})
-			checks.VMs = g.Listed
-			require.NoError(t, checks.checkIdentities(t.Context()))
+			found := read(t, p, g)
 
-			if c.silent != "" {
-				delete(checks.Identified, 601)
+			for _, v := range g.Listed[:2] {
+				if c.silent == "" || v.Host != c.silent {
+					config, err := g.Config(t.Context(), v)
+					require.NoError(t, err)
+
+					found.Identified[v.ID] = vmidentity.Found{VM: v, Config: config}
+				}
 			}
 
-			require.NoError(t, checks.checkGPUs(t.Context()))
+			require.NoError(t, found.CheckGPUs(t.Context()))
 
 			if c.want == "" {
-				assert.Empty(t, checks.Problems)
+				assert.Empty(t, found.Problems)
 			} else {
-				require.Len(t, checks.Problems, 1)
-				assert.Contains(t, checks.Problems[0].String(), c.want)
+				require.Len(t, found.Problems, 1)
+				assert.Contains(t, found.Problems[0].String(), c.want)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package preflight
+package hosts
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// checkHostKeys compares the SSH host keys of the hosts that nodes are on with those of the configuration.
-func (c *checker) checkHostKeys(ctx context.Context) error {
+// CheckHostKeys compares the SSH host keys of the hosts that nodes are on with those of the configuration.
+func (c Checker) CheckHostKeys(ctx context.Context) error {
 	if c.Plan.SSH == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package preflight
+package hosts
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // checkGPUInUse finds other VMs that have the GPU of a node that is yet to be made, or gets another one. While one of
 // them runs, the node's does not start.
-func (c *checker) checkGPUInUse(ctx context.Context) error {
+func (c Checker) checkGPUInUse(ctx context.Context) error {
 	if !slices.ContainsFunc(c.Plan.Nodes(), func(n plan.Node) bool { return n.GPU != nil }) {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (c *checker) checkGPUInUse(ctx context.Context) error {
 // changesHostOfGPU refuses to give a VM the GPU of another host than its own: only the resource mapping would change,
 // and the VM would not start any more. Where the mapping names the planned host already, an operator has migrated the
 // VM, and nothing changes.
-func (c *checker) changesHostOfGPU(n plan.Node, mappings map[string][]proxmoxapi.Mapped) bool {
+func (c Checker) changesHostOfGPU(n plan.Node, mappings map[string][]proxmoxapi.Mapped) bool {
 	at := slices.IndexFunc(c.VMs, func(v proxmoxapi.VM) bool {
 		return v.ID == n.VMID && (v.Name == n.Name || vmidentity.OfCluster(v, c.Plan))
 	})
@@ -82,7 +82,7 @@ func (c *checker) changesHostOfGPU(n plan.Node, mappings map[string][]proxmoxapi
 }
 
 // changesGPU says that the VM of a node that exists is known to have another GPU than the planned one, or none.
-func (c *checker) changesGPU(n plan.Node, mappings map[string][]proxmoxapi.Mapped) bool {
+func (c Checker) changesGPU(n plan.Node, mappings map[string][]proxmoxapi.Mapped) bool {
 	found, known := c.Identified[n.VMID]
 	devices := found.Config.Devices
 
@@ -99,7 +99,7 @@ func (c *checker) changesGPU(n plan.Node, mappings map[string][]proxmoxapi.Mappe
 	return !hidden && !usesDevice(devices, n.GPU.BDF, n.Host, mappings)
 }
 
-func (c *checker) reportGPUInUse(n plan.Node, v proxmoxapi.VM) {
+func (c Checker) reportGPUInUse(n plan.Node, v proxmoxapi.VM) {
 	if !v.Stopped {
 		c.Problems.Add(bdfPath(n), fmt.Sprintf("is in use by %s (VMID %d) on host %s", v.Label(), v.ID, v.Host), n.GPU.BDF,
 			"take it from that VM, or name another GPU")

@@ -1,4 +1,4 @@
-package preflight
+package hosts
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
@@ -37,6 +38,26 @@ func (c *lackingHosts) Bridges(context.Context, string) ([]proxmoxapi.Bridge, er
 	return c.bridges, nil
 }
 
+// read has read a Proxmox VE for a plan.
+func read(t *testing.T, p *plan.Plan, proxmox checks.Proxmox) Checker {
+	t.Helper()
+
+	c := Checker{checks.New(p, proxmox)}
+	require.NoError(t, c.Read(t.Context()))
+
+	return c
+}
+
+// check checks what hosts have for new nodes.
+func check(t *testing.T, p *plan.Plan, proxmox checks.Proxmox) error {
+	t.Helper()
+
+	c := read(t, p, proxmox)
+	require.NoError(t, c.CheckHosts(t.Context()))
+
+	return c.Problems.Unique().Err()
+}
+
 // TestHosts: all that hosts lack for new nodes is said at once, and nothing of it matters when the nodes are there.
 func TestHosts(t *testing.T) {
 	s := spec.Spec{
@@ -57,10 +78,10 @@ func TestHosts(t *testing.T) {
 	}
 
 	h := &lackingHosts{hosts: online, stores: good, bridges: []proxmoxapi.Bridge{{Name: "vmbr0"}}}
-	_, err := check(t, p, h)
+	err := check(t, p, h)
 	require.NoError(t, err)
 
-	_, err = check(t, p, &lackingHosts{hosts: []proxmoxapi.Host{
+	err = check(t, p, &lackingHosts{hosts: []proxmoxapi.Host{
 		{Name: "A", Online: true},
 		{Name: "b"},
 		{Name: "pve", Online: true},
@@ -73,7 +94,7 @@ func TestHosts(t *testing.T) {
 	one := s
 	one.Proxmox.Hosts = s.Proxmox.Hosts[:1]
 
-	_, err = check(t, plantest.New(t, one),
+	err = check(t, plantest.New(t, one),
 		&lackingHosts{hosts: online, stores: map[string]proxmoxapi.Store{"nfs": {
 			Content: []string{"backup", "vztmpl"},
 			Active:  true,
@@ -84,7 +105,7 @@ func TestHosts(t *testing.T) {
   - pools.control.nics: bridge not found on host a, or the credentials lack SDN.Use on it (given: vmbr0); name another, make it there, or give the role SDN.Use on it`)
 
 	off := map[string]proxmoxapi.Store{"tank": {Content: []string{"images"}}, "nfs": good["nfs"]}
-	_, err = check(t, plantest.New(t, one),
+	err = check(t, plantest.New(t, one),
 		&lackingHosts{hosts: online, stores: off, bridges: []proxmoxapi.Bridge{{Name: "vmbr0"}}})
 	require.EqualError(t, err, `the configuration has 1 problem:
   - pools.control.disk.datastore: is not active on host a (given: tank); switch it on there, or name another`)
@@ -101,8 +122,8 @@ func TestHosts(t *testing.T) {
 			"nfs":  good["nfs"],
 		},
 	}
-	survey := newChecker(plantest.New(t, one), full, quietNetwork{})
-	require.NoError(t, survey.run(t.Context()))
+	c := read(t, plantest.New(t, one), full)
+	require.NoError(t, c.CheckHosts(t.Context()))
 	assert.Equal(t, spec.Problems{
 		{
 			Path: "proxmox.hosts", Rule: "has 32768 MiB of memory; what is on it is promised 30000 MiB, and new nodes 12288 MiB",
@@ -114,13 +135,13 @@ func TestHosts(t *testing.T) {
 			Value:  "tank",
 			Remedy: "see that there is room, or make disks smaller (diskGiB)",
 		},
-	}, survey.Warnings)
+	}, c.Warnings)
 
 	full.stores["tank"] = proxmoxapi.Store{Content: []string{"images"}, Active: true, Shared: true, Free: 100 << 30}
 	full.hosts = online
-	survey = newChecker(p, full, quietNetwork{})
-	require.NoError(t, survey.run(t.Context()))
-	assert.Contains(t, survey.Warnings, spec.Problem{
+	c = read(t, p, full)
+	require.NoError(t, c.CheckHosts(t.Context()))
+	assert.Contains(t, c.Warnings, spec.Problem{
 		Path: "proxmox.storage", Value: "tank",
 		Rule:   "has 100 GiB free for all hosts together, and the disks of new nodes may grow to 120 GiB",
 		Remedy: "see that there is room, or make disks smaller (diskGiB)",
@@ -131,48 +152,6 @@ func TestHosts(t *testing.T) {
 		there.Listed = append(there.Listed, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
 	}
 
-	_, err = check(t, p, there)
+	err = check(t, p, there)
 	require.NoError(t, err, "nodes that are there ask for nothing")
-}
-
-// settledVMs run with settings.
-type settledVMs struct {
-	lackingHosts
-
-	current map[string]string
-}
-
-func (s *settledVMs) Settings(context.Context, proxmoxapi.VM) (proxmoxapi.Settings, error) {
-	return proxmoxapi.Settings{Current: s.current}, nil
-}
-
-// TestMTUOfExistingNodes: a change to a larger MTU than the bridge's is refused before the node is drained for it.
-func TestMTUOfExistingNodes(t *testing.T) {
-	n := plan.Node{Name: "a-1", Pool: "a", VMID: 401, NICs: []plan.Interface{{Bridge: "vmbr0", MTU: 9000}}}
-	for name, c := range map[string]struct {
-		net0, want string
-	}{
-		"a change": {"virtio=BC:24:11:00:00:01,bridge=vmbr0", "pools.a.nics: must have an MTU of at most 1500, that of bridge " +
-			"vmbr0 of host pve: a VM with a larger one does not start (given: 9000); lower network.mtu (or nics[].mtu), or " +
-			"raise the MTU of the bridge there"},
-		"another bridge": {"virtio=BC:24:11:00:00:01,bridge=vmbr1,mtu=9000", "pools.a.nics: must have an MTU"},
-		"as it is":       {"virtio=BC:24:11:00:00:01,bridge=vmbr0,mtu=9000", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := &settledVMs{
-				lackingHosts: lackingHosts{bridges: []proxmoxapi.Bridge{{Name: "vmbr0", MTU: 1500}}},
-				current:      map[string]string{"net0": c.net0, "cores": "0"},
-			}
-			s := newChecker(&plan.Plan{Pools: []plan.PlannedPool{{Name: "a", Nodes: []plan.Node{n}}}}, h, quietNetwork{})
-			s.VMs = []proxmoxapi.VM{{ID: 401, Name: "a-1", Host: "pve"}}
-			require.NoError(t, s.checkVMStates(t.Context()))
-
-			if c.want == "" {
-				assert.Empty(t, s.Problems)
-			} else {
-				require.Len(t, s.Problems, 1)
-				assert.Contains(t, s.Problems[0].String(), c.want)
-			}
-		})
-	}
 }

@@ -1,4 +1,4 @@
-package preflight
+package hosts
 
 import (
 	"crypto/ed25519"
@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/spec"
 )
 
@@ -74,21 +75,21 @@ func TestHostKeys(t *testing.T) {
 				p.SSH.HostKeys[host] = c.key
 			}
 
-			checks := newChecker(p, nil, nil)
+			found := Checker{checks.New(p, nil)}
 			for _, n := range p.Nodes() {
-				checks.Absent[n.VMID] = !c.there
+				found.Absent[n.VMID] = !c.there
 			}
 
-			require.NoError(t, checks.checkHostKeys(t.Context()))
+			require.NoError(t, found.CheckHostKeys(t.Context()))
 
 			if c.problem == "" {
-				require.NoError(t, checks.Problems.Err())
+				require.NoError(t, found.Problems.Err())
 			} else {
-				require.ErrorContains(t, checks.Problems.Err(), "proxmox.ssh.hostKeys."+host+": ")
-				require.ErrorContains(t, checks.Problems.Err(), c.problem)
+				require.ErrorContains(t, found.Problems.Err(), "proxmox.ssh.hostKeys."+host+": ")
+				require.ErrorContains(t, found.Problems.Err(), c.problem)
 			}
 
-			require.Equal(t, c.warned != "", len(checks.Warnings) == 1)
+			require.Equal(t, c.warned != "", len(found.Warnings) == 1)
 		})
 	}
 }

@@ -1,0 +1,66 @@
+package hosts
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
+)
+
+// storageNeeds are what new disks may take of datastores; of a shared one, those of all hosts together.
+type storageNeeds map[storageKey]*storageNeed
+
+type storageKey struct{ datastore, host string } // no host: shared
+
+type storageNeed struct{ needed, free int } // GiB
+
+func (s storageNeeds) add(host, datastore string, store proxmoxapi.Store, needed int) {
+	if store.Shared {
+		host = ""
+	}
+
+	key := storageKey{datastore, host}
+	if s[key] == nil {
+		s[key] = &storageNeed{free: int(store.Free >> 30)}
+	}
+
+	s[key].needed += needed
+}
+
+func (s storageNeeds) warnings() (found spec.Problems) {
+	for _, key := range slices.SortedFunc(maps.Keys(s), func(a, b storageKey) int {
+		return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.datastore, b.datastore))
+	}) {
+		where := "for all hosts together"
+		if key.host != "" {
+			where = "on host " + key.host
+		}
+
+		if need := s[key]; need.free < need.needed {
+			found.Add("proxmox.storage", fmt.Sprintf("has %d GiB free %s, and the disks of new nodes may grow to %d GiB",
+				need.free, where, need.needed), key.datastore, "see that there is room, or make disks smaller (diskGiB)")
+		}
+	}
+
+	return found
+}
+
+// checkDatastore checks that a datastore takes what is to be kept on it.
+func (c Checker) checkDatastore(stores map[string]proxmoxapi.Store, host, name, content, path string) {
+	switch store, there := stores[name]; {
+	case !there:
+		c.Problems.Add(path, "datastore not found on host "+host+", or the credentials lack its privileges", name,
+			"name another, or give the role Datastore.AllocateSpace and Datastore.Audit on it")
+	case !store.Active:
+		c.Problems.Add(path, "is not active on host "+host, name, "switch it on there, or name another")
+	case !slices.Contains(store.Content, content):
+		c.Problems.Add(path, fmt.Sprintf("takes no %s on host %s", content, host),
+			name+", which takes "+strings.Join(store.Content, ", "),
+			fmt.Sprintf("run 'pvesm set %s --content %s,%s', or name another datastore", name, strings.Join(store.Content, ","),
+				content))
+	}
+}

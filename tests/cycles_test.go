@@ -27,9 +27,11 @@ func TestFilesFormNoCycles(t *testing.T) {
 	t.Parallel()
 
 	below := []string{
-		"components", "components/plan", "components/planner", "components/planner/cluster",
-		"components/planner/placement", "components/preflight", "components/rollout/k3s", "components/rollout/talos",
-		"components/rollout/vmrestart", "components/spec", "components/impact", "policy/rules", "stacks/ops",
+		"components", "components/impact", "components/machineconfig/encode", "components/plan", "components/planner",
+		"components/planner/cluster", "components/planner/placement", "components/preflight",
+		"components/preflight/checks", "components/preflight/hosts", "components/preflight/permissions",
+		"components/preflight/vms", "components/rollout/k3s", "components/rollout/talos", "components/rollout/vmrestart",
+		"components/spec", "policy/rules", "stacks/ops",
 	}
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles"}
 

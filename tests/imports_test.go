@@ -121,13 +121,17 @@ func TestImports(t *testing.T) {
 			[]string{"components/plan", "components/preflight/checks", "components/proxmoxapi", "components/spec"},
 			[]string{"github.com/pulumi/", "net/http", "k8s.io/"},
 		},
+		{"components/preflight/vms", []string{
+			"components/etcd", "components/plan", "components/preflight/checks", "components/preflight/hosts",
+			"components/proxmoxapi", "components/proxmoxvm", "components/proxmoxvm/", "components/spec",
+		}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{
 			"components/preflight/preflighttest",
 			[]string{"components/preflight/checks", "components/proxmoxapi"},
 			[]string{"github.com/", "net/http", "k8s.io/"},
 		},
 		{"components/preflight", []string{
-			"components/etcd", "components/factoryapi", "components/hookutil", "components/machineconfig", "components/plan",
+			"components/factoryapi", "components/hookutil", "components/machineconfig", "components/plan",
 			"components/preflight/", "components/proxmoxapi", "components/proxmoxvm", "components/proxmoxvm/",
 			"components/spec",
 		}, []string{"net/http", "k8s.io/"}},

@@ -66,6 +66,9 @@ func (c *checker) checkAddressConflicts(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// maxProbes is how many addresses are tried at the same time.
+const maxProbes = 128
+
 // maxFreeProbes bounds how many addresses are tried to offer one.
 const maxFreeProbes = 16
 
@@ -93,12 +96,12 @@ func (c *checker) freeAddress(ctx context.Context, after netip.Addr, pool string
 			continue
 		}
 
-		if taken[after] || c.offered[after.String()] {
+		if taken[after] || c.offered[after] {
 			continue
 		}
 
 		if probes++; c.network.Listening(ctx, after) == 0 {
-			c.offered[after.String()] = true
+			c.offered[after] = true
 
 			return fmt.Sprintf(" (the next one at which no machine answers is %s)", after)
 		}

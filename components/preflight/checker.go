@@ -1,10 +1,13 @@
 package preflight
 
 import (
+	"net/netip"
+
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/preflight/hosts"
 	"talos-proxmox/components/preflight/permissions"
+	"talos-proxmox/components/preflight/vms"
 )
 
 // checker checks one plan.
@@ -12,20 +15,19 @@ type checker struct {
 	*checks.Checker
 
 	network Network
-	// unstatedUnits are nodes with another CPU weight than that of new VMs, and none stated, by that weight.
-	unstatedUnits map[int][]string
-	// offered are free VMIDs and addresses that a problem has named.
-	offered     map[string]bool
+	// offered are free addresses that a problem has named.
+	offered     map[netip.Addr]bool
 	permissions permissions.Checker
 	hosts       hosts.Checker
+	vms         *vms.Checker
 }
 
 func newChecker(p *plan.Plan, proxmox checks.Proxmox, network Network) *checker {
 	shared := checks.New(p, proxmox)
 
 	return &checker{
-		Checker: shared, network: network, offered: map[string]bool{}, unstatedUnits: map[int][]string{},
-		permissions: permissions.Checker{Checker: shared}, hosts: hosts.Checker{Checker: shared},
+		Checker: shared, network: network, offered: map[netip.Addr]bool{},
+		permissions: permissions.Checker{Checker: shared}, hosts: hosts.Checker{Checker: shared}, vms: vms.New(shared),
 	}
 }
 

@@ -444,6 +444,7 @@ func TestOffline(t *testing.T) {
 		err := pulumi.RunErr(func(ctx *pulumi.Context) error {
 			found, err := Run(ctx, plantest.New(t, s.spec), api, quietNetwork{})
 			assert.Nil(t, found.Device(plan.Node{}))
+			assert.False(t, found.Incomplete(plan.Node{}))
 			assert.NoError(t, found.CheckPermissions(plan.Node{}, []string{"memory"}))
 
 			return err

@@ -66,16 +66,17 @@ func (c *checker) run(ctx context.Context) error {
 		return err
 	}
 
-	c.checkVMIDs()
+	c.vms.CheckVMIDs()
 
 	var refused []error
 
 	for _, check := range []func(context.Context) error{
-		c.checkMinimums, c.hosts.CheckVersion, c.hosts.CheckUnreachableHosts, c.hosts.CheckHosts, c.checkIdentities,
-		c.checkIncomplete, c.checkVMStates, c.checkTemplates, c.permissions.Check, c.checkImages, c.checkExtensions,
-		c.hosts.CheckGPUs, c.hosts.CheckSharedStorage, c.checkSnippets, c.checkUserData, c.hosts.CheckSSHUser,
-		c.hosts.CheckHostKeys, c.hosts.CheckFirewall, c.checkHA, c.checkISODrives, c.checkTags, c.checkRoles,
-		c.checkRemovals, c.checkAddressConflicts, c.checkReportedAddresses,
+		c.checkMinimums, c.hosts.CheckVersion, c.hosts.CheckUnreachableHosts, c.hosts.CheckHosts,
+		c.vms.CheckIdentities, c.vms.CheckIncomplete, c.vms.CheckStates, c.checkTemplates, c.permissions.Check,
+		c.checkImages, c.checkExtensions, c.hosts.CheckGPUs, c.hosts.CheckSharedStorage, c.checkSnippets,
+		c.checkUserData, c.hosts.CheckSSHUser, c.hosts.CheckHostKeys, c.hosts.CheckFirewall, c.vms.CheckHA,
+		c.vms.CheckISODrives, c.vms.CheckTags, c.vms.CheckRoles, c.vms.CheckRemovals, c.checkAddressConflicts,
+		c.vms.CheckReportedAddresses,
 	} {
 		switch err := check(ctx); {
 		case errors.Is(err, proxmoxapi.ErrRefused):
@@ -97,7 +98,7 @@ func (c *checker) run(ctx context.Context) error {
 		}
 	}
 
-	c.Warnings = append(c.Warnings, placementDrift(c.VMs, c.Plan)...)
+	c.vms.WarnPlacementDrift()
 
 	// Nodes of one pool share a template: what is wrong with it is said once.
 	return c.Problems.Unique().Err()

@@ -194,27 +194,3 @@ func TestFindTemplatesWithoutAnswer(t *testing.T) {
 	_, err := check(t, plantest.Template(), preflighttest.FixedVMs{Err: proxmoxapi.ErrUnreachable})
 	assert.True(t, errors.Is(err, proxmoxapi.ErrUnreachable))
 }
-
-// TestOffersAreOfNoOtherPool: what is offered as free belongs to no other pool, whose nodes would want it later.
-func TestOffersAreOfNoOtherPool(t *testing.T) {
-	t.Parallel()
-
-	c := newChecker(&plan.Plan{
-		Network: netip.MustParsePrefix("10.0.0.0/24"),
-		Pools: []plan.PlannedPool{
-			{
-				Name: "control", VMIDs: []plan.Span[int]{{First: 401, Last: 410}},
-				Addresses: []plan.Span[netip.Addr]{{First: netip.MustParseAddr("10.0.0.11"), Last: netip.MustParseAddr("10.0.0.13")}},
-			},
-			{
-				Name: "worker", VMIDs: []plan.Span[int]{{First: 411, Last: 499}},
-				Addresses: []plan.Span[netip.Addr]{{First: netip.MustParseAddr("10.0.0.14"), Last: netip.MustParseAddr("10.0.0.99")}},
-			},
-		},
-	}, nil, quietNetwork{})
-
-	assert.Equal(t, 500, c.freeVMID(410, "control"))
-	assert.Equal(t, 411, c.freeVMID(410, "worker"))
-	assert.Contains(t, c.freeAddress(t.Context(), netip.MustParseAddr("10.0.0.13"), "control"), "10.0.0.100)")
-	assert.Contains(t, c.freeAddress(t.Context(), netip.MustParseAddr("10.0.0.13"), ""), "10.0.0.101)")
-}

@@ -122,6 +122,21 @@ func checkTalosTemplate(template proxmoxapi.VM, config proxmoxapi.VMConfig, path
 	}
 }
 
+// checkCloudTemplate checks that the template of a K3s node was made for cloud-init. The provider recreates the drive,
+// not the system that reads it.
+func checkCloudTemplate(template proxmoxapi.VM, config proxmoxapi.VMConfig, path string) *spec.Problem {
+	if config.CloudInit != "" {
+		return nil
+	}
+
+	return &spec.Problem{
+		Path: path, Rule: "must be a template for cloud-init, and this one has no cloud-init drive",
+		Value: fmt.Sprintf("%s, VMID %d on host %s", template.Name, template.ID, template.Host),
+		Remedy: fmt.Sprintf("name another, or, where Ubuntu's cloud image is in it, run 'qm set %d --ide2 "+
+			"<datastore>:cloudinit' on that host", template.ID),
+	}
+}
+
 // checkClone checks what a clone takes over from its template and cannot change: the disk is where it is said to be,
 // and no larger than asked for; the machine is of the kind that is wanted.
 func checkClone(n plan.Node, template proxmoxapi.VM, config proxmoxapi.VMConfig) spec.Problems {

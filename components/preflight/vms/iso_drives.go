@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// checkISODrives warns of ISO files that this program leaves in the drives of VMs, because it does not learn when their
+// CheckISODrives warns of ISO files that this program leaves in the drives of VMs, because it does not learn when their
 // nodes have installed: one on a datastore of a single host keeps the VM there.
-func (c *checker) checkISODrives(ctx context.Context) error {
+func (c *Checker) CheckISODrives(ctx context.Context) error {
 	if c.Plan.Bootstrap != spec.BootstrapExternal {
 		return nil
 	}

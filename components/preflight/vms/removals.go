@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// checkRemovals checks the nodes that the plan no longer has, of Talos as of K3s. Each asks etcd itself before it goes;
+// CheckRemovals checks the nodes that the plan no longer has, of Talos as of K3s. Each asks etcd itself before it goes;
 // but what cannot go, or not as a whole, must not begin.
-func (c *checker) checkRemovals(ctx context.Context) error {
+func (c *Checker) CheckRemovals(ctx context.Context) error {
 	gone := c.UnplannedVMs()
 
 	if problem := nameInUse(gone, c.Plan, c.Absent); problem != nil {

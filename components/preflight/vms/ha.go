@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"talos-proxmox/components/proxmoxvm/harules"
 )
 
-// checkHA checks that what nodes want of high availability is there, and that its rules are as the program has made
+// CheckHA checks that what nodes want of high availability is there, and that its rules are as the program has made
 // them.
-func (c *checker) checkHA(ctx context.Context) error {
+func (c *Checker) CheckHA(ctx context.Context) error {
 	if c.Major < harules.RulesMajor {
 		c.checkNoHARules()
 
@@ -47,7 +47,7 @@ func (c *checker) checkHA(ctx context.Context) error {
 
 // checkHARules compares the rules of a pool with the plan. A hook that failed after the state was written, and whoever
 // changes a rule by hand, leave nothing for the next update to do: a mark has it apply the rules again.
-func (c *checker) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule, comments map[string]string) {
+func (c *Checker) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule, comments map[string]string) {
 	n := pool.Nodes[0]
 	key := "pools." + pool.Name + ".ha"
 	rule := func(name string) (proxmoxapi.HARule, bool) {
@@ -97,7 +97,7 @@ func (c *checker) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule,
 
 // withoutLeaving is a rule without the VMs that the plan no longer has: Proxmox VE takes them out of it. One that is to
 // go is as it is, so that it goes before it is left with one of two VMs.
-func (c *checker) withoutLeaving(is, wanted proxmoxapi.HARule) proxmoxapi.HARule {
+func (c *Checker) withoutLeaving(is, wanted proxmoxapi.HARule) proxmoxapi.HARule {
 	if len(wanted.Resources) > 0 {
 		is.Resources = slices.DeleteFunc(slices.Clone(is.Resources), func(r string) bool {
 			return !slices.ContainsFunc(c.Plan.Nodes(), func(n plan.Node) bool { return harules.SID(n) == r })
@@ -109,7 +109,7 @@ func (c *checker) withoutLeaving(is, wanted proxmoxapi.HARule) proxmoxapi.HARule
 
 // markHA keeps the marks of the HA resources of a pool, and changes one where rules differ and the update would apply
 // them for no other reason.
-func (c *checker) markHA(pool plan.PlannedPool, comments map[string]string, differ []string) {
+func (c *Checker) markHA(pool plan.PlannedPool, comments map[string]string, differ []string) {
 	changes, marked := false, -1
 
 	for i, n := range pool.Nodes {
@@ -136,7 +136,7 @@ func (c *checker) markHA(pool plan.PlannedPool, comments map[string]string, diff
 
 // checkLastOfRules refuses to take the last VMs out of a rule that belongs to others: Proxmox VE has no rule without
 // VMs, and has each VM in one rule at most that says where it runs.
-func (c *checker) checkLastOfRules(rules []proxmoxapi.HARule) {
+func (c *Checker) checkLastOfRules(rules []proxmoxapi.HARule) {
 	for _, rule := range rules {
 		if !harules.Places(rule) || len(rule.Resources) == 0 {
 			continue
@@ -168,7 +168,7 @@ func (c *checker) checkLastOfRules(rules []proxmoxapi.HARule) {
 }
 
 // checkNoHARules refuses what only rules can do.
-func (c *checker) checkNoHARules() {
+func (c *Checker) checkNoHARules() {
 	for _, n := range c.Plan.Nodes() {
 		if n.HAGroup == "" && harules.RuleOf(n) != "" && c.Major != 0 {
 			c.Problems.Add("pools."+n.Pool+".ha", "needs Proxmox VE 9 with hosts or apart: version 8 has groups, not rules",
@@ -178,7 +178,7 @@ func (c *checker) checkNoHARules() {
 }
 
 // checkHAGroups checks that high-availability groups are there: Proxmox VE takes any name, and does nothing then.
-func (c *checker) checkHAGroups(ctx context.Context) error {
+func (c *Checker) checkHAGroups(ctx context.Context) error {
 	var groups []string
 
 	for _, n := range c.Plan.Nodes() {

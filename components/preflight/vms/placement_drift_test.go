@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
@@ -22,17 +23,24 @@ func TestPlacementDrift(t *testing.T) {
 		{ID: 502, Name: "stranger", Host: "a"},   // not ours: reported elsewhere
 	}
 
-	want := []spec.Problem{{
+	c := New(checks.New(p, nil))
+	c.VMs = vms
+	c.WarnPlacementDrift()
+
+	want := spec.Problems{{
 		Path: "placement", Rule: "c-worker-1 is on host b, the plan would make it on a", Value: "rebalance: false",
 		Remedy: "it stays there; set placement.rebalance to move it by migration",
 	}}
-	if diff := cmp.Diff(want, placementDrift(vms, p)); diff != "" {
+	if diff := cmp.Diff(want, c.Warnings); diff != "" {
 		t.Error(diff)
 	}
 
 	p.Rebalance = true
 
-	if moved := placementDrift(vms, p); moved != nil {
-		t.Errorf("%v is spoken of and moved", moved)
+	c.Warnings = nil
+	c.WarnPlacementDrift()
+
+	if c.Warnings != nil {
+		t.Errorf("%v is spoken of and moved", c.Warnings)
 	}
 }

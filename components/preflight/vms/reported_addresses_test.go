@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/planner"
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
@@ -67,8 +68,9 @@ func TestReportedAddresses(t *testing.T) {
 	}
 
 	warnings := func(reported map[int]string) []string {
-		c := newChecker(p, &reportingAgents{ManyHosts: preflighttest.ManyHosts{Listed: vms}, reported: reported}, quietNetwork{})
-		require.NoError(t, c.run(t.Context()))
+		c := New(checks.New(p, &reportingAgents{ManyHosts: preflighttest.ManyHosts{Listed: vms}, reported: reported}))
+		require.NoError(t, c.Read(t.Context()))
+		require.NoError(t, c.CheckReportedAddresses(t.Context()))
 
 		var texts []string
 		for _, w := range c.Warnings {

@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"net/netip"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
@@ -61,7 +62,7 @@ func TestFirstBoot(t *testing.T) {
 				Distribution: spec.DistributionTalos, Addressing: spec.AddressingStatic, Gateway: netip.MustParseAddr("10.0.0.1"),
 				Nameservers: []netip.Addr{netip.MustParseAddr("10.0.0.53")}, Pools: []plan.PlannedPool{{Name: "w"}},
 			}
-			s := newChecker(p, &settledVMs{current: c.current}, quietNetwork{})
+			s := New(checks.New(p, &settledVMs{current: c.current}))
 
 			for i, name := range []string{"c-w-1", "c-w-2"} {
 				n := plan.Node{Name: name, Pool: "w", VMID: 501 + i, CPUUnits: proxmoxapi.DefaultCPUUnits, CloudInit: "ide2"}
@@ -77,7 +78,7 @@ func TestFirstBoot(t *testing.T) {
 				c.change(p)
 			}
 
-			require.NoError(t, s.checkVMStates(t.Context()))
+			require.NoError(t, s.CheckStates(t.Context()))
 
 			var said []string
 			for _, w := range s.Warnings {

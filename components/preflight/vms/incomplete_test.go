@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
@@ -62,16 +63,13 @@ func TestIncomplete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v, config := with(c.change)
 
-			s := newChecker(p, oneConfig{config: config}, quietNetwork{})
+			s := New(checks.New(p, oneConfig{config: config}))
 			s.VMs = []proxmoxapi.VM{v}
-			require.NoError(t, s.checkIdentities(t.Context()))
-			require.NoError(t, s.checkIncomplete(t.Context()))
+			require.NoError(t, s.CheckIdentities(t.Context()))
+			require.NoError(t, s.CheckIncomplete(t.Context()))
 			assert.Equal(t, c.want, s.Incomplete)
-			assert.Equal(t, c.want != nil, s.report().Incomplete(n))
 		})
 	}
-
-	assert.False(t, (*Report)(nil).Incomplete(n), "nothing is known in a preview without Proxmox VE")
 }
 
 // TestWithoutSettings: a copy of a template that runs without its settings is named, before a refresh takes it into the
@@ -83,12 +81,12 @@ func TestWithoutSettings(t *testing.T) {
 	const made, given = "110ec58a-a0f2-4ac4-8393-c866d813b8d1", "6c84fb90-12c4-11e1-840d-7b25c5ee775a"
 
 	problems := func(uuid, tags string) []string {
-		s := newChecker(p, oneConfig{config: proxmoxapi.VMConfig{UUID: uuid, Settings: map[string]string{
+		s := New(checks.New(p, oneConfig{config: proxmoxapi.VMConfig{UUID: uuid, Settings: map[string]string{
 			"description": vmidentity.Describe("Talos", given), "tags": tags,
-		}}}, quietNetwork{})
+		}}}))
 		s.VMs = []proxmoxapi.VM{{ID: n.VMID, Name: n.Name, Host: "a"}}
-		require.NoError(t, s.checkIdentities(t.Context()))
-		require.NoError(t, s.checkIncomplete(t.Context()))
+		require.NoError(t, s.CheckIdentities(t.Context()))
+		require.NoError(t, s.CheckIncomplete(t.Context()))
 		assert.Empty(t, s.Incomplete)
 
 		var said []string

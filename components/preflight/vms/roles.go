@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// checkRoles refuses another role for nodes that exist. Their VMs stay in the plan, so nothing would remove their
+// CheckRoles refuses another role for nodes that exist. Their VMs stay in the plan, so nothing would remove their
 // members from etcd before they become workers.
-func (c *checker) checkRoles(context.Context) error {
+func (c *Checker) CheckRoles(context.Context) error {
 	for _, pool := range c.Plan.Pools {
 		var others []string
 

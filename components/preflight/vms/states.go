@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"context"
@@ -15,13 +15,14 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight/checks"
+	"talos-proxmox/components/preflight/hosts"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/spec"
 )
 
-// checkVMStates asks what the VMs of nodes run with, and what is left to be done on them.
-func (c *checker) checkVMStates(ctx context.Context) error {
+// CheckStates asks what the VMs of nodes run with, and what is left to be done on them.
+func (c *Checker) CheckStates(ctx context.Context) error {
 	var (
 		nodes    = c.Plan.Nodes()
 		vms      = make([]proxmoxapi.VM, len(nodes))
@@ -61,7 +62,7 @@ func (c *checker) checkVMStates(ctx context.Context) error {
 				return err
 			}
 		default:
-			if err := c.checkVMState(ctx, n, vms[i], *settings[i]); err != nil {
+			if err := c.checkState(ctx, n, vms[i], *settings[i]); err != nil {
 				return err
 			}
 		}
@@ -75,7 +76,7 @@ func (c *checker) checkVMStates(ctx context.Context) error {
 }
 
 // warnUnits: VMs of releases without cpuUnits have what the provider wrote, ten times the weight of every other VM.
-func (c *checker) warnUnits() {
+func (c *Checker) warnUnits() {
 	for _, units := range slices.Sorted(maps.Keys(c.unstatedUnits)) {
 		c.Warnings = append(c.Warnings, spec.Problem{
 			Path: "defaults.cpuUnits", Rule: fmt.Sprintf("is not stated, and a CPU weight of %d in place of %d, that of "+
@@ -87,7 +88,7 @@ func (c *checker) warnUnits() {
 }
 
 // warnUnreadable: nothing depends on these settings where nothing is left to be done.
-func (c *checker) warnUnreadable(n plan.Node, err error) error {
+func (c *Checker) warnUnreadable(n plan.Node, err error) error {
 	if errors.Is(err, proxmoxapi.ErrUnreachable) || errors.Is(err, proxmoxapi.ErrOffline) ||
 		errors.Is(err, proxmoxapi.ErrRefused) {
 		return err
@@ -102,8 +103,8 @@ func (c *checker) warnUnreadable(n plan.Node, err error) error {
 	return nil
 }
 
-// checkVMState notes what is left to be done on one VM.
-func (c *checker) checkVMState(ctx context.Context, n plan.Node, v proxmoxapi.VM, settings proxmoxapi.Settings) error {
+// checkState notes what is left to be done on one VM.
+func (c *Checker) checkState(ctx context.Context, n plan.Node, v proxmoxapi.VM, settings proxmoxapi.Settings) error {
 	var (
 		state = proxmoxvm.State{Running: !v.Stopped}
 		left  []string
@@ -197,7 +198,7 @@ func firstValue(setting string) string {
 }
 
 // checkCores checks that a host has the processors of a VM that is to get more.
-func (c *checker) checkCores(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM,
+func (c *Checker) checkCores(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM,
 	settings []*proxmoxapi.Settings,
 ) error {
 	var all []proxmoxapi.Host
@@ -218,7 +219,7 @@ func (c *checker) checkCores(ctx context.Context, nodes []plan.Node, vms []proxm
 
 		for _, h := range all {
 			if h.Name == vms[i].Host {
-				c.hosts.CheckCores(n, h)
+				hosts.Checker{Checker: c.Checker}.CheckCores(n, h)
 			}
 		}
 	}
@@ -227,7 +228,7 @@ func (c *checker) checkCores(ctx context.Context, nodes []plan.Node, vms []proxm
 }
 
 // checkMTUs checks the network interfaces of VMs that are to get another MTU, or another bridge with it.
-func (c *checker) checkMTUs(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM,
+func (c *Checker) checkMTUs(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM,
 	settings []*proxmoxapi.Settings,
 ) error {
 	for i, n := range nodes {
@@ -248,7 +249,7 @@ func (c *checker) checkMTUs(ctx context.Context, nodes []plan.Node, vms []proxmo
 				return err
 			}
 
-			c.hosts.CheckMTU(n, nic, vms[i].Host, bridges)
+			hosts.Checker{Checker: c.Checker}.CheckMTU(n, nic, vms[i].Host, bridges)
 		}
 	}
 

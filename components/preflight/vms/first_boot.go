@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ type unchanged struct {
 
 // warnFirstBoot warns of settings that only new VMs get, where existing ones have others: what a cloud-init drive says,
 // and the TPM. There is one warning for each pool and setting.
-func (c *checker) warnFirstBoot(nodes []plan.Node, settings []*proxmoxapi.Settings) {
+func (c *Checker) warnFirstBoot(nodes []plan.Node, settings []*proxmoxapi.Settings) {
 	var found []*unchanged
 
 	note := func(n plan.Node, key, path, wanted, has string) {

@@ -1,14 +1,13 @@
-package preflight
+package vms
 
 import (
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/planner/plantest"
-	"talos-proxmox/components/preflight/preflighttest"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
@@ -54,15 +53,15 @@ func TestRoleOfExistingNodes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := check(t, c.plan, preflighttest.FixedVMs{Listed: c.vms, Interface: "scsi0", SizeGiB: 10})
+			checker := New(checks.New(c.plan, nil))
+			checker.VMs = c.vms
+			require.NoError(t, checker.CheckRoles(t.Context()))
+
 			if c.want == "" {
-				require.NoError(t, err)
-
-				return
+				require.Empty(t, checker.Problems)
+			} else {
+				require.EqualError(t, checker.Problems.Err(), "the configuration has 1 problem:\n  - "+c.want)
 			}
-
-			require.Error(t, err)
-			assert.Contains(t, err.Error(), "  - "+c.want)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func foreignVolumes(vmid int, settings map[string]string) map[string][]string {
 
 // checkMoves: Proxmox VE does not migrate a VM with a local disk of another VMID. On shared datastores, such a disk
 // stays attached.
-func (c *checker) checkMoves(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM,
+func (c *Checker) checkMoves(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM,
 	settings []*proxmoxapi.Settings,
 ) error {
 	if !c.Plan.Rebalance {

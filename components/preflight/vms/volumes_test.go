@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
@@ -29,7 +30,7 @@ func TestMoves(t *testing.T) {
 	settings := []*proxmoxapi.Settings{disks, disks, {Current: map[string]string{"scsi0": "local-lvm:vm-503-disk-0"}}}
 
 	for _, rebalance := range []bool{false, true} {
-		c := newChecker(&plan.Plan{Rebalance: rebalance}, &preflighttest.ManyHosts{Shared: map[string]bool{"nfs": true}}, quietNetwork{})
+		c := New(checks.New(&plan.Plan{Rebalance: rebalance}, &preflighttest.ManyHosts{Shared: map[string]bool{"nfs": true}}))
 		require.NoError(t, c.checkMoves(t.Context(), nodes, vms, settings))
 
 		if !rebalance {

@@ -1,11 +1,10 @@
-package preflight
+package vms
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -17,8 +16,8 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// checkVMIDs checks which VMs have the VMIDs of the plan.
-func (c *checker) checkVMIDs() {
+// CheckVMIDs checks which VMs have the VMIDs of the plan.
+func (c *Checker) CheckVMIDs() {
 	at := map[int]proxmoxapi.VM{}
 	for _, v := range c.VMs {
 		at[v.ID] = v
@@ -38,7 +37,7 @@ func (c *checker) checkVMIDs() {
 
 // vmidConflict says which VM has the VMID of a node, when it is not the node. What an unreachable host has been heard
 // to say of a VM is old; the VM's tags are not.
-func (c *checker) vmidConflict(v proxmoxapi.VM, n plan.Node) *spec.Problem {
+func (c *Checker) vmidConflict(v proxmoxapi.VM, n plan.Node) *spec.Problem {
 	p := c.Plan
 	ours := vmidentity.OfCluster(v, p)
 
@@ -73,7 +72,7 @@ func (c *checker) vmidConflict(v proxmoxapi.VM, n plan.Node) *spec.Problem {
 
 // freeVMID is the next VMID after another that no machine has, no node is to have and no other pool may. Each is
 // offered once.
-func (c *checker) freeVMID(after int, pool string) int {
+func (c *Checker) freeVMID(after int, pool string) int {
 	taken := map[int]bool{}
 	for _, v := range c.VMs {
 		taken[v.ID] = true
@@ -92,17 +91,20 @@ func (c *checker) freeVMID(after int, pool string) int {
 			continue
 		}
 
-		if !taken[free] && !c.offered[strconv.Itoa(free)] {
-			c.offered[strconv.Itoa(free)] = true
+		if !taken[free] && !c.offered[free] {
+			c.offered[free] = true
 
 			return free
 		}
 	}
 }
 
-// checkIdentities reads which VMs have the VMIDs of the plan. Whether they are those of the state is compared when the
+// maxConfigs bounds how many configurations are asked for at once.
+const maxConfigs = 128
+
+// CheckIdentities reads which VMs have the VMIDs of the plan. Whether they are those of the state is compared when the
 // state is known: a program knows it of a resource only once that is registered.
-func (c *checker) checkIdentities(ctx context.Context) error {
+func (c *Checker) CheckIdentities(ctx context.Context) error {
 	planned := map[int]bool{}
 	for _, n := range c.Plan.Nodes() {
 		planned[n.VMID] = true
@@ -113,7 +115,7 @@ func (c *checker) checkIdentities(ctx context.Context) error {
 		group errgroup.Group
 	)
 
-	group.SetLimit(maxProbes)
+	group.SetLimit(maxConfigs)
 
 	for _, v := range c.VMs {
 		// An unreachable host has been named, with its nodes.
@@ -155,6 +157,3 @@ func (c *checker) checkIdentities(ctx context.Context) error {
 
 	return group.Wait()
 }
-
-// maxProbes is how many addresses are tried at the same time.
-const maxProbes = 128

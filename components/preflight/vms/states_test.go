@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
@@ -27,8 +28,8 @@ func TestMark(t *testing.T) {
 	}
 
 	look := func(settings proxmoxapi.Settings) (proxmoxvm.State, []spec.Problem) {
-		s := newChecker(&plan.Plan{}, oneProcess{}, quietNetwork{})
-		require.NoError(t, s.checkVMState(t.Context(), n, proxmoxapi.VM{ID: 401, Host: "pve"}, settings))
+		s := New(checks.New(&plan.Plan{}, oneProcess{}))
+		require.NoError(t, s.checkState(t.Context(), n, proxmoxapi.VM{ID: 401, Host: "pve"}, settings))
 
 		return s.States["a"], s.Warnings
 	}
@@ -63,10 +64,10 @@ func TestMark(t *testing.T) {
 
 // TestWarnUnits: VMs keep the CPU weight that they have where none is stated, and the operator learns of it.
 func TestWarnUnits(t *testing.T) {
-	s := newChecker(&plan.Plan{}, oneProcess{}, quietNetwork{})
+	s := New(checks.New(&plan.Plan{}, oneProcess{}))
 
 	for name, units := range map[string]string{"a": "1024", "b": "", "c": "100"} {
-		require.NoError(t, s.checkVMState(t.Context(), plan.Node{Name: name}, proxmoxapi.VM{},
+		require.NoError(t, s.checkState(t.Context(), plan.Node{Name: name}, proxmoxapi.VM{},
 			proxmoxapi.Settings{Current: map[string]string{"cpuunits": units}}))
 		assert.Zero(t, s.States[name].Mark)
 	}
@@ -110,9 +111,9 @@ func TestMTUOfExistingNodes(t *testing.T) {
 				bridges: []proxmoxapi.Bridge{{Name: "vmbr0", MTU: 1500}},
 				current: map[string]string{"net0": c.net0, "cores": "0"},
 			}
-			s := newChecker(&plan.Plan{Pools: []plan.PlannedPool{{Name: "a", Nodes: []plan.Node{n}}}}, h, quietNetwork{})
+			s := New(checks.New(&plan.Plan{Pools: []plan.PlannedPool{{Name: "a", Nodes: []plan.Node{n}}}}, h))
 			s.VMs = []proxmoxapi.VM{{ID: 401, Name: "a-1", Host: "pve"}}
-			require.NoError(t, s.checkVMStates(t.Context()))
+			require.NoError(t, s.CheckStates(t.Context()))
 
 			if c.want == "" {
 				assert.Empty(t, s.Problems)

@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/planner/plantest"
-	"talos-proxmox/components/preflight/preflighttest"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/proxmoxapi"
 )
 
@@ -47,14 +47,14 @@ func TestTagsOfOtherClusters(t *testing.T) {
 			}
 
 			c.vm.Host = "pve"
-			_, err := check(t, p, preflighttest.FixedVMs{Interface: "scsi0", SizeGiB: 10, Listed: []proxmoxapi.VM{
-				c.vm, {ID: 9000, Name: "talos-v1.12.4-base", Host: "pve", Template: true},
-			}})
+			checker := New(checks.New(p, nil))
+			checker.VMs = []proxmoxapi.VM{c.vm}
+			require.NoError(t, checker.CheckTags(t.Context()))
 
 			if c.want == "" {
-				require.NoError(t, err)
+				require.Empty(t, checker.Problems)
 			} else {
-				require.EqualError(t, err, "the configuration has 1 problem:\n  - "+c.want)
+				require.EqualError(t, checker.Problems.Err(), "the configuration has 1 problem:\n  - "+c.want)
 			}
 		})
 	}

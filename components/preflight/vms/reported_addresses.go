@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// checkReportedAddresses compares the planned addresses of running nodes with those that their guest agents report.
+// CheckReportedAddresses compares the planned addresses of running nodes with those that their guest agents report.
 // The plan decides what a node's address is: an agent is never a reason to stop, and one that does not answer is none
 // to warn.
-func (c *checker) checkReportedAddresses(ctx context.Context) error {
+func (c *Checker) CheckReportedAddresses(ctx context.Context) error {
 	var (
 		nodes = c.Plan.Nodes()
 		found = make([]*spec.Problem, len(nodes))

@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// checkTags refuses tags that name another cluster: that cluster's program would take the VMs that have them for nodes
+// CheckTags refuses tags that name another cluster: that cluster's program would take the VMs that have them for nodes
 // of its own which are to be removed.
-func (c *checker) checkTags(context.Context) error {
+func (c *Checker) CheckTags(context.Context) error {
 	for _, pool := range c.Plan.Pools {
 		if len(pool.Nodes) == 0 {
 			continue
@@ -39,7 +39,7 @@ func (c *checker) checkTags(context.Context) error {
 
 // namesCluster says that a tag of a node is the name of the cluster that a VM belongs to. Several clusters may share a
 // tag: it is the name of one where the VM has no other, or is called by it.
-func (c *checker) namesCluster(tag string, v proxmoxapi.VM, n plan.Node) bool {
+func (c *Checker) namesCluster(tag string, v proxmoxapi.VM, n plan.Node) bool {
 	kinds := []string{string(spec.DistributionTalos), string(spec.DistributionK3s)}
 	roles := []string{string(spec.RoleControlPlane), string(spec.RoleWorker)}
 	shared := slices.Concat(kinds, roles)

@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/harules"
@@ -135,11 +136,11 @@ func TestHARulesHeal(t *testing.T) {
 			}
 
 			p := &plan.Plan{Cluster: "c", Distribution: spec.DistributionTalos, Pools: []plan.PlannedPool{c.pool}}
-			s := newChecker(p, ruledVMs{rules: c.rules, comments: comments}, quietNetwork{})
+			s := New(checks.New(p, ruledVMs{rules: c.rules, comments: comments}))
 			s.Major = 9
-			require.NoError(t, s.checkHA(t.Context()))
+			require.NoError(t, s.CheckHA(t.Context()))
 
-			assert.Equal(t, c.mark, s.report().HAMark(c.pool.Nodes[0]))
+			assert.Equal(t, c.mark, s.HAMarks[c.pool.Nodes[0].Name])
 
 			var warned, refused string
 			for _, w := range s.Warnings {

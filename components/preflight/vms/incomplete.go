@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// checkIncomplete finds VMs whose creation was cut off. The provider makes a VM in steps (a copy, its settings, its
+// CheckIncomplete finds VMs whose creation was cut off. The provider makes a VM in steps (a copy, its settings, its
 // disks, its start); when one fails, the VM stays in the state as it would have become, and the next update would find
 // nothing to do. The start is the last step: a VM that was started without its settings is one whose provider took a
 // proxy's page for success.
-func (c *checker) checkIncomplete(context.Context) error {
+func (c *Checker) CheckIncomplete(context.Context) error {
 	for _, n := range c.Plan.Nodes() {
 		i := slices.IndexFunc(c.VMs, func(v proxmoxapi.VM) bool {
 			return v.ID == n.VMID && v.Name == n.Name && !v.Container && !v.Template

@@ -1,4 +1,4 @@
-package preflight
+package vms
 
 import (
 	"context"
@@ -96,12 +96,14 @@ func TestRemovals(t *testing.T) {
 
 func TestProtectedStays(t *testing.T) {
 	p := &plan.Plan{Distribution: spec.DistributionTalos, Cluster: "c", Bootstrap: spec.BootstrapPulumi}
-	s := newChecker(p, protectedVMs{preflighttest.FixedVMs{Listed: []proxmoxapi.VM{{
+	s := New(checks.New(p, protectedVMs{preflighttest.FixedVMs{Listed: []proxmoxapi.VM{{
 		ID: 501, Name: "c-worker-1", Host: "pve",
 		Tags: []string{"c", "worker", "talos"},
-	}}}}, quietNetwork{})
+	}}}}))
 
-	assert.EqualError(t, s.run(t.Context()), "the configuration has 1 problem:\n"+
+	require.NoError(t, s.Read(t.Context()))
+	require.NoError(t, s.CheckRemovals(t.Context()))
+	assert.EqualError(t, s.Problems.Err(), "the configuration has 1 problem:\n"+
 		"  - pools: a VM that is protected is not removed, and its node must not leave the cluster before it (given: "+
 		"c-worker-1, VMID 501 on host pve); "+
 		"put it back with protection: false for its pool, run 'pulumi up', then take it out")

@@ -13,9 +13,6 @@ import (
 // left the platform out. Those of signed systems say so.
 var fromFactory = regexp.MustCompile(`/(?:([a-z]+)-)?installer(` + secureBoot + `)?/([0-9a-f]{64})$`)
 
-// published is the installer of Talos itself.
-const published = "ghcr.io/siderolabs/installer"
-
 // System is what a node with the configuration is to run.
 func System(c config.Provider) impact.System {
 	image, version := cutTag(c.Machine().Install().Image())

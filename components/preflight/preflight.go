@@ -1,4 +1,6 @@
-// Package preflight checks a plan against Proxmox VE and the network before anything is registered. It reads only.
+// Package preflight checks a plan against Proxmox VE and the network before anything is registered. It reads only. It
+// has the order of all checks and the report, and checks itself what new nodes are made from: templates, images,
+// extensions, user data, addresses. What hosts, VMs and credentials must be like is checked in packages of these names.
 package preflight
 
 import (

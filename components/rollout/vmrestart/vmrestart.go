@@ -61,8 +61,8 @@ type Permissions interface {
 type Hooks struct {
 	Options
 
-	// grace is how long Proxmox VE may take to start a VM that it restarts.
-	grace time.Duration
+	// grace is how long Proxmox VE may take to start a VM that it restarts, offGrace one that is found off.
+	grace, offGrace time.Duration
 
 	mu sync.Mutex
 	// underWay are the restarts that are under way, by the name of the VM.
@@ -71,7 +71,7 @@ type Hooks struct {
 
 // New returns the hooks of one cluster's VMs.
 func New(o Options) *Hooks {
-	return &Hooks{Options: o, grace: startGrace, underWay: map[string]restart{}}
+	return &Hooks{Options: o, grace: startGrace, offGrace: offGrace, underWay: map[string]restart{}}
 }
 
 // unmanaged is a node of a cluster that the program does not manage: nothing is asked of it.
@@ -215,6 +215,12 @@ func (r *Hooks) switchOn(ctx context.Context, n plan.Node, now machineNow, args 
 		return nil
 	}
 
+	// Off for a moment, in the middle of a restart that nobody has waited for: a start now would be taken for a VM that
+	// does not stop, and Proxmox VE would lock it for half a minute.
+	if process, err := r.awaitStart(ctx, now.vm, r.offGrace); err != nil || process != 0 {
+		return err
+	}
+
 	if err := r.Identities.CheckNow(ctx, n); err != nil {
 		return fmt.Errorf("VM %d is off, and is not started: %w", now.vm.ID, err)
 	}
@@ -224,6 +230,21 @@ func (r *Hooks) switchOn(ctx context.Context, n plan.Node, now machineNow, args 
 	}
 
 	return nil
+}
+
+// awaitStart waits for Proxmox VE to start a VM by itself, and returns its process; 0: it is still off.
+func (r *Hooks) awaitStart(ctx context.Context, v proxmoxapi.VM, longest time.Duration) (int, error) {
+	// A wait that is in vain is no error: the answer below says so.
+	_ = wait.Until(ctx, longest, r.Progress, func(ctx context.Context) error {
+		process, err := r.Proxmox.Process(ctx, v)
+		if err == nil && process == 0 {
+			return wait.For("Proxmox VE to start VM %d", v.ID)
+		}
+
+		return err
+	})
+
+	return r.Proxmox.Process(ctx, v)
 }
 
 // changesOf are the paths of what of a VM changes.
@@ -403,8 +424,12 @@ func (r *Hooks) done(name string) (restart, bool) {
 	return u, there
 }
 
-// startGrace is how long Proxmox VE may take to start a VM that it has shut down for a restart.
-const startGrace = 20 * time.Second
+const (
+	// startGrace is how long Proxmox VE may take to start a VM that it has shut down for a restart.
+	startGrace = 20 * time.Second
+	// offGrace is the same where no restart is known of: the start follows within two seconds (qm cleanup).
+	offGrace = 5 * time.Second
+)
 
 // holdRunning holds that a VM runs, with all that was asked for. Proxmox VE starts it after the task of its restart has
 // ended, which the provider does not wait for, and reports nowhere why it does not.
@@ -414,19 +439,12 @@ func (r *Hooks) holdRunning(ctx context.Context, n plan.Node, restarted bool) er
 		return err
 	}
 
+	longest := r.offGrace
 	if restarted {
-		// A wait that is in vain is no error: the start below says why.
-		_ = wait.Until(ctx, r.grace, r.Progress, func(ctx context.Context) error {
-			process, err := r.Proxmox.Process(ctx, v)
-			if err == nil && process == 0 {
-				return wait.For("Proxmox VE to start VM %d", v.ID)
-			}
-
-			return err
-		})
+		longest = r.grace
 	}
 
-	process, err := r.Proxmox.Process(ctx, v)
+	process, err := r.awaitStart(ctx, v, longest)
 	if err != nil {
 		return err
 	}

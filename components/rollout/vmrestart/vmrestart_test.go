@@ -151,7 +151,7 @@ func restarting(ctx *pulumi.Context, g *guests, change ...func(*Hooks)) *Hooks {
 		},
 		Proxmox: running{}, Permissions: (*preflight.Report)(nil),
 	})
-	r.grace = 0
+	r.grace, r.offGrace = 0, 0
 
 	if g != nil {
 		r.System = g
@@ -411,6 +411,38 @@ func TestForeignVMIsNotStarted(t *testing.T) {
 			})
 		})
 	}
+}
+
+// waking is a VM whose state is "off", and that runs when its process is asked for once more.
+type waking struct {
+	running
+
+	asked *int
+}
+
+func (v waking) Process(context.Context, proxmoxapi.VM) (int, error) {
+	if *v.asked++; *v.asked < 3 {
+		return 0, nil
+	}
+
+	return 4711, nil
+}
+
+// TestVMInTheMiddleOfARestart: what Proxmox VE starts by itself is not started, for it would lock the VM.
+func TestVMInTheMiddleOfARestart(t *testing.T) {
+	args := changedVM("a-vm", nil, map[string]any{"started": true, "tags": []any{"x"}})
+	args.OldOutputs = resource.PropertyMap{"started": resource.NewProperty(true)}
+
+	inProgram(t, false, func(ctx *pulumi.Context) {
+		asked := 0
+		r := restarting(ctx, nil, func(r *Hooks) {
+			r.Proxmox = waking{running{off: true, stuck: errors.New("it was started")}, &asked}
+		})
+		r.offGrace = time.Minute
+
+		assert.NoError(t, r.Before(t.Context(), args))
+		assert.GreaterOrEqual(t, asked, 3)
+	})
 }
 
 // TestRestartFails: each failure is reported, and no node is begun after it.

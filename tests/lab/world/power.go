@@ -67,7 +67,11 @@ func (w *World) Shutdown(c Caller, host string, id int, r ShutdownRequest) (stri
 // root's, which who asked for the reboot does not hear of (qemu-server: vm_reboot, qmeventd, qm cleanup).
 func (w *World) Reboot(c Caller, host string, id int, timeout *time.Duration) (string, error) {
 	return w.powerTask(c, host, id, "qmreboot", true, func(t *task, v *vm) error {
+		w.requestReboot(v, true)
+
 		if err := w.shutdown(t, v, ShutdownRequest{Timeout: timeout}); err != nil {
+			w.requestReboot(v, false)
+
 			return err
 		}
 
@@ -76,35 +80,89 @@ func (w *World) Reboot(c Caller, host string, id int, timeout *time.Duration) (s
 		go func() {
 			defer w.wait.Done()
 
-			w.startAgain(v)
+			w.cleanUp(v)
 		}()
 
 		return nil
 	})
 }
 
-// startGap is the time from the end of a reboot's task to the start: whoever looks at once finds the VM off.
-const startGap = 2 * time.Second
+func (w *World) requestReboot(v *vm, requested bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 
-// startAgain starts a VM that was shut down for a reboot, unless it was started or has gone meanwhile.
-func (w *World) startAgain(v *vm) {
-	select {
-	case <-w.ctx.Done():
+	v.rebootRequested = requested
+}
+
+const (
+	// startGap is the time from the end of a reboot's task to the start: whoever looks at once finds the VM off.
+	startGap = 2 * time.Second
+	// cleanupLock and cleanupWait are how long the clean-up after a VM has stopped waits for its lock file, and then, with
+	// the lock file held, for a VM that runs to stop (qemu-server: qm cleanup).
+	cleanupLock, cleanupWait = time.Minute, 30 * time.Second
+)
+
+// cleanUp starts a VM that was shut down for a reboot, unless it was started or has gone meanwhile. One that was started
+// meanwhile is taken for one that has not stopped yet: for a while nobody else may work on it.
+func (w *World) cleanUp(v *vm) {
+	ctx, cancel := context.WithTimeout(w.ctx, startGap+cleanupLock)
+	defer cancel()
+
+	if !sleep(ctx, startGap) {
 		return
-	case <-time.After(startGap):
 	}
+
+	release, err := w.holdFor(ctx, v, cleanupLock)
+	if err != nil {
+		return
+	}
+
+	off := w.stops(ctx, v)
+
+	release()
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if w.vms[v.id] != v || v.run != nil {
+	if !off || w.vms[v.id] != v || v.run != nil || !v.rebootRequested {
 		return
 	}
 
 	id := v.id
+	v.rebootRequested = false
 	w.start(Caller{ID: superuser}, job{node: v.host, kind: "qmstart", id: strconv.Itoa(id), work: func(t *task) error {
 		return t.withVM(v.host, id, func(v *vm) error { return w.powerOn(t, v) })
 	}})
+}
+
+// stops waits until a VM is off, as long as the clean-up waits for that.
+func (w *World) stops(ctx context.Context, v *vm) bool {
+	ctx, cancel := context.WithTimeout(ctx, cleanupWait)
+	defer cancel()
+
+	for {
+		w.mu.Lock()
+		off := v.run == nil
+		w.mu.Unlock()
+
+		if off {
+			return true
+		}
+
+		if !sleep(ctx, 100*time.Millisecond) {
+			return false
+		}
+	}
+}
+
+// sleep tells whether the time has gone by before the context ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }
 
 // Reset restarts a VM as its reset button would, without what is pending.
@@ -157,6 +215,8 @@ func (w *World) powerOn(t *task, v *vm) error {
 	if err := w.mayStart(t, v); err != nil {
 		return err
 	}
+
+	w.requestReboot(v, false) // what is left of an earlier one (qemu-server: vm_start_nolock)
 
 	boot, err := w.switchOn(t, v)
 	if err != nil {

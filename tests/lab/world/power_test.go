@@ -49,6 +49,48 @@ func TestPower(t *testing.T) {
 	require.Equal(t, []int{2, 2}, []int{boots, kills})
 }
 
+// TestStartInTheMiddleOfAReboot: who starts a VM that is about to be started gets it, nobody can work on it while the
+// clean-up takes it for one that has not stopped, and it is not started a second time.
+func TestStartInTheMiddleOfAReboot(t *testing.T) {
+	w, _ := newWorld(t)
+	create(t, w, 100, "scsi0 tank:1")
+
+	start := func() {
+		upid, err := w.Start(token, "pve1", 100)
+		done(t, w, upid, err)
+	}
+	starts := func() (n int) {
+		for _, task := range w.Tasks("") {
+			if task.Type == "qmstart" {
+				n++
+			}
+		}
+
+		return n
+	}
+
+	start()
+
+	upid, err := w.Reboot(token, "pve1", 100, nil)
+	done(t, w, upid, err)
+	start()
+	require.Equal(t, 2, starts())
+
+	time.Sleep(3 * time.Second)
+
+	upid, err = w.Stop(token, "pve1", 100)
+	require.Equal(t, "can't lock file '/var/lock/qemu-server/lock-100.conf' - got timeout", ended(t, w, upid, err))
+	require.Equal(t, 2, starts())
+
+	// One that is left alone is started.
+	create(t, w, 101, "scsi0 tank:1")
+	upid, err = w.Start(token, "pve1", 101)
+	done(t, w, upid, err)
+	upid, err = w.Reboot(token, "pve1", 101, nil)
+	done(t, w, upid, err)
+	require.Eventually(t, func() bool { return starts() == 4 }, 10*time.Second, 50*time.Millisecond)
+}
+
 func TestAGuestThatDoesNotShutDown(t *testing.T) {
 	w, f := newWorld(t)
 	f.stubborn = true

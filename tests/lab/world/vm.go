@@ -26,6 +26,8 @@ type vm struct {
 	devices []PCIDevice
 	// run is the machine while it is powered on.
 	run *run
+	// rebootRequested tells the clean-up after the VM has stopped to start it again.
+	rebootRequested bool
 	// span is the newest imposed time of this VM: what comes next comes after it.
 	span *timeline.Span
 	// busy is Proxmox VE's lock file: whoever works on the VM holds it.
@@ -95,8 +97,11 @@ func (w *World) findProcess(host string, id int) (*vm, error) {
 const lockWait = 10 * time.Second
 
 // hold takes the VM's lock file and returns what gives it back. The world must not be locked.
-func (w *World) hold(ctx context.Context, v *vm) (func(), error) {
-	timer := time.NewTimer(lockWait)
+func (w *World) hold(ctx context.Context, v *vm) (func(), error) { return w.holdFor(ctx, v, lockWait) }
+
+// holdFor is hold for who waits another time.
+func (w *World) holdFor(ctx context.Context, v *vm, longest time.Duration) (func(), error) {
+	timer := time.NewTimer(longest)
 	defer timer.Stop()
 
 	select {

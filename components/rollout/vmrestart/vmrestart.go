@@ -215,7 +215,7 @@ func (r *Hooks) switchOn(ctx context.Context, n plan.Node, now machineNow, args 
 		return nil
 	}
 
-	// Off for a moment, in the middle of a restart that nobody has waited for: a start now would be taken for a VM that
+	// Off for a moment, in the middle of a restart whose end was not waited for: a start now would be taken for a VM that
 	// does not stop, and Proxmox VE would lock it for half a minute.
 	if process, err := r.awaitStart(ctx, now.vm, r.offGrace); err != nil || process != 0 {
 		return err

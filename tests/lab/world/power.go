@@ -103,7 +103,7 @@ const (
 )
 
 // cleanUp starts a VM that was shut down for a reboot, unless it was started or has gone meanwhile. One that was started
-// meanwhile is taken for one that has not stopped yet: for a while nobody else may work on it.
+// meanwhile is taken for one that has not stopped yet: for a while nothing else may work on it.
 func (w *World) cleanUp(v *vm) {
 	ctx, cancel := context.WithTimeout(w.ctx, startGap+cleanupLock)
 	defer cancel()

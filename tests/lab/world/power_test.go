@@ -49,7 +49,7 @@ func TestPower(t *testing.T) {
 	require.Equal(t, []int{2, 2}, []int{boots, kills})
 }
 
-// TestStartInTheMiddleOfAReboot: who starts a VM that is about to be started gets it, nobody can work on it while the
+// TestStartInTheMiddleOfAReboot: who starts a VM that is about to be started gets it, no other task can work on it while the
 // clean-up takes it for one that has not stopped, and it is not started a second time.
 func TestStartInTheMiddleOfAReboot(t *testing.T) {
 	w, _ := newWorld(t)

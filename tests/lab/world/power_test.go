@@ -49,8 +49,8 @@ func TestPower(t *testing.T) {
 	require.Equal(t, []int{2, 2}, []int{boots, kills})
 }
 
-// TestStartInTheMiddleOfAReboot: who starts a VM that is about to be started gets it, no other task can work on it while the
-// clean-up takes it for one that has not stopped, and it is not started a second time.
+// TestStartInTheMiddleOfAReboot: a VM that is about to be started, and is started meanwhile, is not started twice. While
+// the clean-up takes it for one that has not stopped, no other task can work on it.
 func TestStartInTheMiddleOfAReboot(t *testing.T) {
 	w, _ := newWorld(t)
 	create(t, w, 100, "scsi0 tank:1")

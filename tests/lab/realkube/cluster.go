@@ -103,14 +103,9 @@ func (c *Cluster) Serve(ctx context.Context, m Machine) (*Server, error) {
 		return nil, err
 	}
 
-	args := m.Args
-	if own := version.MustParseSemantic(c.c.Binary.Version); own.Minor() != wanted.Minor() {
-		args = withoutGates(args)
-	}
-
 	started, err := c.c.Binary.StartAPIServer(ctx, upstream.APIServerConfig{
 		Dir: filepath.Join(c.c.Dir, m.Address), Address: m.Address, PKI: c.c.PKI, Services: c.c.Services, Pods: c.c.Pods,
-		Issuer: c.c.Issuer, Args: args, File: m.File,
+		Issuer: c.c.Issuer, Args: known(m.Args, c.c.Binary, wanted), File: m.File,
 	})
 	if err != nil {
 		return nil, err
@@ -133,8 +128,24 @@ func (c *Cluster) Serve(ctx context.Context, m Machine) (*Server, error) {
 	return s, nil
 }
 
-// withoutGates are flags without those whose values come and go with versions.
-func withoutGates(args []string) []string {
+// CheckKubelet is why a kubelet of a version does not start with its flags.
+func CheckKubelet(ctx context.Context, b *upstream.Binary, kubelet string, args []string) error {
+	wanted, err := version.ParseSemantic(kubelet)
+	if err != nil {
+		return err
+	}
+
+	_, err = b.Run(ctx, append([]string{"kubelet"}, known(args, b, wanted)...)...)
+
+	return err
+}
+
+// known are flags, for another version than the released one without those whose values come and go with versions.
+func known(args []string, b *upstream.Binary, wanted *version.Version) []string {
+	if version.MustParseSemantic(b.Version).Minor() == wanted.Minor() {
+		return args
+	}
+
 	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
 		return strings.HasPrefix(arg, "--feature-gates=") || strings.HasPrefix(arg, "--runtime-config=")
 	})

@@ -20,6 +20,7 @@ const (
 // component is one of them as it is on a control plane.
 type component struct {
 	image   string
+	command []string
 	config  string // the version of the resource that it was made from
 	running bool
 	problem string // why it is not running
@@ -30,22 +31,73 @@ type componentSpec struct {
 	image    string
 	disabled bool
 	text     string
+	denied   string // why Talos cannot render it; empty: it can
+}
+
+// deniedArgs are the arguments of a component that Talos does not let the configuration change (Talos:
+// controllers/k8s/control_plane_static_pod.go; from Talos 1.14 on control_plane_final.go).
+func (n *node) deniedArgs(name string) []string {
+	switch name {
+	case apiServer:
+		denied := []string{
+			"etcd-servers", "client-ca-file", "requestheader-client-ca-file", "proxy-client-cert-file", "proxy-client-key-file",
+			"encryption-provider-config", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "kubelet-client-certificate",
+			"kubelet-client-key", "service-account-key-file", "service-account-signing-key-file", "tls-cert-file",
+			"tls-private-key-file", "authorization-config",
+		}
+
+		if n.atLeast(14) {
+			denied = append(denied, "tls-min-version")
+		}
+
+		return denied
+	case controllerManager:
+		return []string{
+			"cluster-signing-cert-file", "cluster-signing-key-file", "authentication-kubeconfig", "authorization-kubeconfig",
+			"root-ca-file", "service-account-private-key-file",
+		}
+	default:
+		return []string{"kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig", "config"}
+	}
 }
 
 func (n *node) componentSpec(name string) componentSpec {
 	c := clusterOf(n.config())
 
+	var spec componentSpec
+
 	switch name {
 	case apiServer:
-		return componentSpec{image: c.APIServer().Image(), text: n.apiServerSpec()}
+		spec = componentSpec{image: c.APIServer().Image(), text: n.apiServerSpec()}
 	case controllerManager:
-		image, disabled := c.ControllerManager().Image(), !n.config().K8sControllerManagerConfig().Enabled()
-
-		return componentSpec{image, disabled, fmt.Sprint(image, c.ControllerManager().ExtraArgs(), disabled)}
+		spec = componentSpec{
+			image: c.ControllerManager().Image(), disabled: !n.config().K8sControllerManagerConfig().Enabled(),
+		}
 	default:
-		image, disabled := c.Scheduler().Image(), !n.config().K8sSchedulerConfig().Enabled()
+		spec = componentSpec{image: c.Scheduler().Image(), disabled: !n.config().K8sSchedulerConfig().Enabled()}
+	}
 
-		return componentSpec{image, disabled, fmt.Sprint(image, c.Scheduler().ExtraArgs(), disabled)}
+	args := n.componentArgs(name)
+	spec.text += fmt.Sprint(args)
+
+	if err := checkArgs(args, n.deniedArgs(name)); err != nil {
+		spec.denied = err.Error()
+	}
+
+	return spec
+}
+
+// componentArgs are the arguments that the configuration adds to those of a component.
+func (n *node) componentArgs(name string) map[string][]string {
+	c := clusterOf(n.config())
+
+	switch name {
+	case apiServer:
+		return c.APIServer().ExtraArgs()
+	case controllerManager:
+		return c.ControllerManager().ExtraArgs()
+	default:
+		return c.Scheduler().ExtraArgs()
 	}
 }
 
@@ -63,7 +115,7 @@ func (n *node) runComponent(ctx context.Context, name string, run func(context.C
 		go func() {
 			defer close(done)
 
-			if spec.disabled {
+			if spec.disabled || spec.denied != "" {
 				n.setComponent(name, nil)
 
 				return
@@ -72,9 +124,23 @@ func (n *node) runComponent(ctx context.Context, name string, run func(context.C
 			n.startComponent(round, name, spec, first, run)
 		}()
 
-		n.awaitChange(ctx, func() bool { return n.componentSpec(name) != spec })
+		n.awaitRendered(ctx, name, spec)
 		stop()
 		<-done
+	}
+}
+
+// awaitRendered waits until Talos renders a component differently. While it cannot, the component goes on as it is.
+func (n *node) awaitRendered(ctx context.Context, name string, spec componentSpec) {
+	for ctx.Err() == nil {
+		n.awaitChange(ctx, func() bool { return n.componentSpec(name) != spec })
+
+		if spec = n.componentSpec(name); spec.denied == "" {
+			return
+		}
+
+		n.putComponent(name, spec)
+		n.logOnce(`controller failed {"controller": "k8s.ControlPlaneStaticPodController", "error": "` + spec.denied + `"}`)
 	}
 }
 
@@ -98,7 +164,10 @@ func (n *node) awaitChange(ctx context.Context, changed func() bool) {
 func (n *node) startComponent(ctx context.Context, name string, spec componentSpec, first bool,
 	run func(context.Context),
 ) {
-	c := component{image: spec.image, config: n.putComponent(name, spec)}
+	c := component{
+		image: spec.image, config: n.putComponent(name, spec),
+		command: append([]string{"/usr/local/bin/" + name}, flags(n.componentArgs(name))...),
+	}
 	n.setComponent(name, &c)
 
 	failed := func(err error) {

@@ -283,3 +283,47 @@ func TestImageThatIsMissing(t *testing.T) {
 	c.kubelet(cps[0], "cp-2", "1.35.0")
 	v.ready()
 }
+
+// Talos takes arguments that it does not let be changed, and leaves what has them as it was.
+func TestDeniedArguments(t *testing.T) {
+	r := newHarness(t)
+	c, cp := one(r)
+
+	static := func() string {
+		pod, err := safe.StateGetByID[*k8s.StaticPod](t.Context(), c.client(cp).COSI, "kube-apiserver")
+		require.NoError(t, err)
+
+		return fmt.Sprint(pod.TypedSpec().Pod)
+	}
+	kubelet := func() []string {
+		spec, err := safe.StateGetByID[*k8s.KubeletSpec](t.Context(), c.client(cp).COSI, "kubelet")
+		require.NoError(t, err)
+
+		return spec.TypedSpec().Args
+	}
+
+	before := static()
+	c.live(cp, configmachine.TypeControlPlane, "cp-1", `cluster: {apiServer: {extraArgs: {etcd-servers: "https://a"}}}`,
+		`machine: {kubelet: {extraArgs: {cert-dir: /tmp}}}`)
+	r.until("the configuration of the API server has it", func(ctx context.Context) error {
+		api, err := safe.StateGetByID[*k8s.APIServerConfig](ctx, c.client(cp).COSI, "kube-apiserver")
+		if err == nil && len(api.TypedSpec().ExtraArgs) == 0 {
+			err = errors.New("it has not")
+		}
+
+		return err
+	})
+	require.Equal(t, before, static(), "its pod is left alone")
+	require.Empty(t, kubelet())
+
+	c.live(cp, configmachine.TypeControlPlane, "cp-1", `cluster: {apiServer: {extraArgs: {profiling: "true"}}}`,
+		`machine: {kubelet: {extraArgs: {v: "3"}}}`)
+	r.until("what is not denied is rendered", func(context.Context) error {
+		if pod := static(); !strings.Contains(pod, "--profiling=true") || !slices.Equal(kubelet(), []string{"--v=3"}) {
+			return errors.New(pod)
+		}
+
+		return nil
+	})
+	cp.ready()
+}

@@ -204,7 +204,7 @@ func (n *node) staticPod(name string, c component) corev1.Pod {
 		},
 		Spec: corev1.PodSpec{
 			HostNetwork: true, PriorityClassName: "system-cluster-critical",
-			Containers: []corev1.Container{{Name: name, Image: c.image, Command: n.componentCommand(name)}},
+			Containers: []corev1.Container{{Name: name, Image: c.image, Command: c.command}},
 		},
 	}
 
@@ -227,18 +227,6 @@ func (n *node) staticPod(name string, c component) corev1.Pod {
 	}
 
 	return pod
-}
-
-// componentCommand is what a component is started with, as far as the configuration adds to it.
-func (n *node) componentCommand(name string) []string {
-	c := clusterOf(n.config())
-
-	extra := map[string]func() map[string][]string{
-		apiServer: c.APIServer().ExtraArgs, controllerManager: c.ControllerManager().ExtraArgs,
-		scheduler: c.Scheduler().ExtraArgs,
-	}[name]()
-
-	return append([]string{"/usr/local/bin/" + name}, flags(extra)...)
 }
 
 // flags are arguments as they are given to a command.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,11 +28,13 @@ type kubernetesState struct {
 	joined, ready bool
 	serving       bool // its API server
 	problem       string
-	unapplied     string         // why labels, annotations and taints are not as Talos wants them; empty: they are
-	kubelet       string         // the image of the kubelet that runs, empty while none does
-	registered    bool           // that kubelet has registered the machine
-	in            clusterState   // the cluster it joined; only to tell it when the machine is gone
-	api           *timeline.Span // when that cluster's API first answered
+	unapplied     string              // why labels, annotations and taints are not as Talos wants them; empty: they are
+	kubelet       string              // the image of the kubelet that runs, empty while none does
+	rendered      k8s.KubeletSpecSpec // what Talos has it started with
+	starts        int                 // of kubelets, and how often one has ended
+	registered    bool                // that kubelet has registered the machine
+	in            clusterState        // the cluster it joined; only to tell it when the machine is gone
+	api           *timeline.Span      // when that cluster's API first answered
 }
 
 // nodename is the machine's name in Kubernetes.
@@ -174,6 +177,10 @@ func (n *node) kubeletSpec() string {
 	cfg := n.config()
 	spec := fmt.Sprint(n.kubernetesNode(), n.nodeSpec(), clusterOf(cfg).Endpoint(), n.kubePrism(), n.kubeletImage())
 	spec += fmt.Sprintf("%p", n.servedCluster())
+
+	n.mu.Lock()
+	spec += fmt.Sprint(n.kube.starts) // a kubelet reports as soon as it is started
+	n.mu.Unlock()
 
 	if n.controlPlane() {
 		spec += fmt.Sprint(n.staticPods())

@@ -362,11 +362,10 @@ func (n *node) publishKubernetes(b *board) {
 		s.Nodename, s.SkipNodeRegistration = n.nodename(), skip
 	})
 
-	if n.services.running("kubelet") {
-		show(b, k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID), func(s *k8s.KubeletSpecSpec) {
-			s.Image, s.ExpectedNodename, s.Args = n.kubeletImage(), n.nodename(), flags(cfg.K8sKubeletConfig().ExtraArgs())
-		})
-	}
+	show(b, k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID), func(s *k8s.KubeletSpecSpec) {
+		*s = n.renderedKubelet()
+		s.ExpectedNodename = n.nodename()
+	})
 
 	n.mu.Lock()
 	in := n.kube.in

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -130,6 +131,30 @@ func TestReleasedControlPlanes(t *testing.T) {
 			worker.off()
 			worker.on().ready()
 		}
+	})
+
+	t.Run("a kubelet ends with a flag that it does not know", func(t *testing.T) {
+		c.live(worker, configmachine.TypeWorker, "worker-1", "machine: { kubelet: { extraArgs: { no-such-flag: '1' } } }")
+		r.until("the kubelet ends", func(context.Context) error {
+			if state, _ := c.service(worker, "kubelet"); state != "Waiting" {
+				return errors.New(state)
+			}
+
+			return nil
+		})
+		r.until("its node is not ready", func(ctx context.Context) error {
+			n, err := api.CoreV1().Nodes().Get(ctx, "worker-1", metav1.GetOptions{})
+			if err == nil && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+			}) {
+				err = errors.New("it is")
+			}
+
+			return err
+		})
+
+		c.live(worker, configmachine.TypeWorker, "worker-1", "machine: { kubelet: { extraArgs: { v: '3' } } }")
+		nodesReady(r, api.CoreV1().Nodes().List, "cp-1", "cp-2", "cp-3", "worker-1")
 	})
 
 	data := c.snapshot(cps[0])

@@ -108,7 +108,12 @@ var remedies = map[string]remedied{
 		nil, nil, "Pulumi's", "it happens by chance, on a machine that is too slow",
 	},
 	`"does not serve with its changed configuration"`: {
-		by("TestLiveChangesOfControlPlanes"), by("TestLiveChangesOfControlPlanes"), "", "",
+		by("TestLiveChangesOfControlPlanes", "TestLiveChangesOfKubelets"),
+		by("TestLiveChangesOfControlPlanes", "TestLiveChangesOfKubelets"), "", "",
+	},
+	`"which Talos may not let be changed"`: {
+		by("TestLiveChangesOfControlPlanes", "TestLiveChangesOfKubelets"),
+		by("TestLiveChangesOfControlPlanes", "TestLiveChangesOfKubelets"), "", "",
 	},
 	`"no second etcd is begun"`: {by("TestNoSecondEtcd"), by("TestNoSecondEtcd"), "", ""},
 

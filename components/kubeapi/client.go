@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -105,6 +104,8 @@ type Node struct {
 	Kubelet string
 	// Boot is another one after each boot.
 	Boot string
+	// Reported is when the kubelet said last whether the node is ready, by its own clock, to the second.
+	Reported time.Time
 }
 
 // Nodes are all nodes, by name.
@@ -137,12 +138,17 @@ func (c *Client) Node(ctx context.Context, name string) (Node, bool, error) {
 }
 
 func nodeOf(n *corev1.Node) Node {
-	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
+	var said corev1.NodeCondition
+
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			said = c
+		}
+	}
 
 	return Node{
-		Name: n.Name, Ready: ready, Cordoned: n.Spec.Unschedulable, Ours: n.Annotations[cordonedBy] != "",
+		Name: n.Name, Ready: said.Status == corev1.ConditionTrue, Reported: said.LastHeartbeatTime.Time,
+		Cordoned: n.Spec.Unschedulable, Ours: n.Annotations[cordonedBy] != "",
 		Labelled: labelled(n), Kubelet: n.Status.NodeInfo.KubeletVersion, Boot: n.Status.NodeInfo.BootID,
 	}
 }

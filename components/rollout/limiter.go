@@ -220,25 +220,22 @@ func (l *Limiter) wake() {
 	l.changed = make(chan struct{})
 }
 
-// canaries let one worker of a pool go before the others.
-type canaries struct {
+// Canaries let one worker of a pool go before the others.
+type Canaries struct {
 	mu    sync.Mutex
 	first map[string]chan struct{} // by pool: closed when its canary is done
 }
 
-// newCanaries returns those of one kind of change; nil where none go first.
-func newCanaries(p *plan.Plan) *canaries {
-	if !p.Canary {
-		return nil
-	}
+// NewCanaries returns those of one kind of change.
+func NewCanaries() *Canaries { return &Canaries{first: map[string]chan struct{}{}} }
 
-	return &canaries{first: map[string]chan struct{}{}}
-}
-
-// enter makes the first worker of a pool its canary; the others wait until that is done, for at most the bound.
-func (c *canaries) enter(ctx context.Context, n plan.Node, bound time.Duration) (done func(), err error) {
+// Enter makes the first worker of a pool its canary; the others wait until that is done, for at most the bound, and
+// follow it. Control planes follow none, nor does anything without canaries.
+func (c *Canaries) Enter(
+	ctx context.Context, n plan.Node, bound time.Duration,
+) (done func(), follows bool, err error) {
 	if c == nil || n.Role == spec.RoleControlPlane {
-		return func() {}, nil
+		return func() {}, false, nil
 	}
 
 	c.mu.Lock()
@@ -249,17 +246,17 @@ func (c *canaries) enter(ctx context.Context, n plan.Node, bound time.Duration) 
 		c.first[n.Pool] = first
 		c.mu.Unlock()
 
-		return func() { close(first) }, nil
+		return func() { close(first) }, false, nil
 	}
 
 	c.mu.Unlock()
 
 	select {
 	case <-first:
-		return func() {}, nil
+		return func() {}, true, nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, true, context.Cause(ctx)
 	case <-time.After(bound):
-		return nil, fmt.Errorf("gave up after %s, waiting for the first node of pool %s", bound, n.Pool)
+		return nil, true, fmt.Errorf("gave up after %s, waiting for the first node of pool %s", bound, n.Pool)
 	}
 }

@@ -198,23 +198,25 @@ func TestLimiterKeepsRolesApart(t *testing.T) {
 }
 
 func TestCanaries(t *testing.T) {
-	c := newCanaries(&plan.Plan{Canary: true})
+	c := NewCanaries()
 	of := func(pool string) plan.Node { return plan.Node{Pool: pool, Role: spec.RoleWorker} }
 
-	done, err := c.enter(t.Context(), of("a"), time.Minute)
+	done, follows, err := c.Enter(t.Context(), of("a"), time.Minute)
 	require.NoError(t, err)
+	assert.False(t, follows)
 
-	_, err = c.enter(t.Context(), of("a"), time.Millisecond)
+	_, _, err = c.Enter(t.Context(), of("a"), time.Millisecond)
 	require.EqualError(t, err, "gave up after 1ms, waiting for the first node of pool a")
 
-	other, err := c.enter(t.Context(), of("b"), time.Millisecond)
+	other, _, err := c.Enter(t.Context(), of("b"), time.Millisecond)
 	require.NoError(t, err, "each pool has its own")
 	other()
 	done()
 
 	for range 2 {
-		next, err := c.enter(t.Context(), of("a"), time.Millisecond)
+		next, follows, err := c.Enter(t.Context(), of("a"), time.Millisecond)
 		require.NoError(t, err)
+		assert.True(t, follows)
 		next()
 	}
 }

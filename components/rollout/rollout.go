@@ -66,12 +66,17 @@ type Rollout struct {
 	Bound    time.Duration
 	Progress wait.Reporter
 	// canaries let one worker of a pool go first; nil: none does.
-	canaries *canaries
+	canaries *Canaries
 }
 
 // New returns a Rollout of the nodes of a plan.
 func New(p *plan.Plan, l *Limiter, progress wait.Reporter) *Rollout {
-	return &Rollout{Plan: p, Limiter: l, Bound: bound(p), Progress: progress, canaries: newCanaries(p)}
+	r := &Rollout{Plan: p, Limiter: l, Bound: bound(p), Progress: progress}
+	if p.Canary {
+		r.canaries = NewCanaries()
+	}
+
+	return r
 }
 
 // bound is the longest time that a node may be unavailable: until it is drained, the provider has restarted its VM and
@@ -112,7 +117,7 @@ func (r *Rollout) Disrupt(ctx context.Context, n plan.Node, c Cluster, failure s
 
 // Prepare takes the first five steps, for what is taken down by others. Its error leaves the node as it was.
 func (r *Rollout) Prepare(ctx context.Context, n plan.Node, c Cluster, failure string) (*Disruption, error) {
-	done, err := r.canaries.enter(ctx, n, r.Bound)
+	done, _, err := r.canaries.Enter(ctx, n, r.Bound)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", n.Name, err)
 	}

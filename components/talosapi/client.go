@@ -125,6 +125,15 @@ type service struct {
 
 func (s service) up() bool { return s.state == "Running" && s.healthy }
 
+// String is what a service does that is not up.
+func (s service) String() string {
+	if s.state == "Running" {
+		return "running, not healthy yet"
+	}
+
+	return orNot(s.state)
+}
+
 // services lists the services of the node that api is connected to.
 func services(ctx context.Context, api *client.Client) (map[string]service, error) {
 	reply, err := api.ServiceList(ctx)

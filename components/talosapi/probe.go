@@ -79,12 +79,7 @@ func (p *probe) missing(ctx context.Context) error {
 
 	for _, name := range []string{"etcd", "kubelet"} {
 		if s := found[name]; !s.up() {
-			text := orNot(s.state)
-			if s.state == "Running" {
-				text = "running, not healthy yet"
-			}
-
-			return wait.For("%s: %s (%s)", p.target.Name, name, text)
+			return wait.For("%s: %s (%s)", p.target.Name, name, s)
 		}
 	}
 

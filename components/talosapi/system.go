@@ -339,7 +339,7 @@ func CheckServices(ctx context.Context, t Target, c Credentials, controlPlane bo
 	err := with(ctx, t, c, func(ctx context.Context, api *client.Client) error {
 		found, err := services(ctx, api)
 		if err == nil && !found["kubelet"].up() {
-			return wait.For("%s: kubelet (%s)", t.Name, orNot(found["kubelet"].state))
+			return wait.For("%s: kubelet (%s)", t.Name, found["kubelet"])
 		}
 
 		return err

@@ -61,19 +61,19 @@ func (r *Changes) change(ctx context.Context, c nodeChange) error {
 		err = kube.Uncordon(ctx, c.Name)
 	}
 
-	inTurn := c.node.Role == spec.RoleControlPlane && r.Plan.Apply != spec.ApplyStaged
+	staged := r.Plan.Apply == spec.ApplyStaged
 
 	switch {
 	case err != nil:
 		return err
-	case v.Effect == impact.EffectNone && inTurn:
-		return r.checkServesAsWanted(ctx, c)
-	case v.Effect == impact.EffectNone:
+	case v.Effect == impact.EffectNone && staged:
 		return nil // what differs in the order of its text alone is not sent
-	case inTurn:
-		return r.sendInTurn(ctx, c)
-	default:
+	case v.Effect == impact.EffectNone:
+		return r.checkServesAsWanted(ctx, c)
+	case staged:
 		return r.send(ctx, c)
+	default:
+		return r.sendLive(ctx, c)
 	}
 }
 

@@ -25,7 +25,7 @@ type talosNode struct {
 // workers no more be unavailable than are allowed to.
 func (t *talosNode) CheckDisruption(ctx context.Context, e impact.Effect) error {
 	if t.node.Role == spec.RoleControlPlane && !t.served {
-		t.served = t.serves(ctx, t.nodeChange)
+		t.served = t.serves(ctx, t.nodeChange, &watch{})
 	}
 
 	return t.waitDisruption(ctx, t.nodeChange, e)
@@ -58,7 +58,7 @@ func (t *talosNode) WaitRejoined(ctx context.Context) error {
 		return err
 	}
 
-	return t.waitServing(ctx, t.nodeChange, &rendered{since: time.Now()})
+	return t.waitServing(ctx, t.nodeChange, &watch{since: time.Now()})
 }
 
 // waitDisruption waits until the cluster can do without the node.

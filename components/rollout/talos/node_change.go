@@ -27,7 +27,9 @@ import (
 type Changes struct {
 	*Cluster
 
-	rollout   *rollout.Rollout
+	rollout *rollout.Rollout
+	// canaries of the changes that nodes take without a reboot.
+	canaries  *rollout.Canaries
 	bootstrap *Bootstrap
 	// checkedDeprecations is done when the cluster was searched for what the next version of Kubernetes has removed.
 	checkedDeprecations sync.Once

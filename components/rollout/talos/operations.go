@@ -17,7 +17,9 @@ type Operations struct {
 func New(o Options) Operations {
 	c := &Cluster{Options: o, snapshots: snapshotsOf(o)}
 	b := &Bootstrap{Cluster: c}
-	changes := &Changes{Cluster: c, rollout: rollout.New(o.Plan, o.Limiter, o.Progress), bootstrap: b}
+	changes := &Changes{
+		Cluster: c, rollout: rollout.New(o.Plan, o.Limiter, o.Progress), canaries: rollout.NewCanaries(), bootstrap: b,
+	}
 
 	return Operations{
 		Changes: changes, Bootstrap: b, Removals: &Removals{Cluster: c, bootstrap: b},

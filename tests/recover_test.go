@@ -115,7 +115,7 @@ $`, said)
 
 	t.Run("nothing to bring back", func(t *testing.T) {
 		_, _, err := tryAdopt(t, r, importcmd.Options{})
-		require.EqualError(t, err, "the state of stack dev has all that the program wants: there is nothing to adopt")
+		require.EqualError(t, err, "the state of stack dev has all that the program wants: there is nothing to import")
 	})
 }
 

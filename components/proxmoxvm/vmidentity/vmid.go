@@ -52,7 +52,7 @@ func CheckVMIDFree(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack str
 			"could note it. Delete that VM, then run 'pulumi up' again", vmid, v.Name, v.Host)
 	case v.Name == name && ours:
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off before it "+
-			"could note it. To take it in, run 'go run ./stacks/ops -s %s adopt' and what that prints. "+
+			"could note it. To take it in, run 'go run ./stacks/ops -s %s import' and what that prints. "+
 			"To have it recreated, delete that VM, then run 'pulumi up' again", vmid, v.Name, v.Host, stack)
 	case v.Name == name:
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state, and without the tags %s of this "+

@@ -20,7 +20,7 @@ func TestCheckVMIDFree(t *testing.T) {
 			`Delete it ('qm destroy %d --purge' there), then run 'pulumi up' again`, at, n.VMID)
 	adopt := at +
 		` is "c-control-1" on host pve already, but not in this stack's state: a run was cut off before it could note it. To take it in, ` +
-		`run 'go run ./stacks/ops -s dev adopt' and what that prints. To have it recreated, delete that VM, then run 'pulumi up' again`
+		`run 'go run ./stacks/ops -s dev import' and what that prints. To have it recreated, delete that VM, then run 'pulumi up' again`
 
 	assert.NoError(t, CheckVMIDFree(t.Context(), p, &fakeProxmox{}, "dev", args))
 	assert.EqualError(t, CheckVMIDFree(t.Context(), p, &fakeProxmox{err: proxmoxapi.ErrUnreachable}, "dev", args),

@@ -85,7 +85,7 @@ func (s State) Check(ctx context.Context) error {
 		if err == nil {
 			s.say("%-14s %s", what, well)
 		} else {
-			s.say("%-14s NOT WELL", what)
+			s.say("%-14s FAILED", what)
 
 			errs = append(errs, fmt.Errorf("%s: %w", what, err))
 		}

@@ -398,7 +398,7 @@ preview        2 to create, 1 to update
 		"\nstate: an update was interrupted: the result of 1 operation is unknown; run a refresh\n"+
 		"configuration: pools: is required", s.Check(t.Context()))
 	equal(t, []string{"free", "export", "resources", "config"}, f.asked)
-	equal(t, "lock           NOT WELL\nstate          NOT WELL\nconfiguration  NOT WELL\n", out.String())
+	equal(t, "lock           FAILED\nstate          FAILED\nconfiguration  FAILED\n", out.String())
 }
 
 // TestBrief: what remains of an error of the CLI is its reason.

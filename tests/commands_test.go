@@ -71,7 +71,7 @@ var notRun = []struct{ page, section, start, why string }{
 	{"recovery.md", "Recover etcd after quorum loss", "pulumi config set", "etcd has its quorum: TestRecover breaks it"},
 	{"recovery.md", "Recover etcd after quorum loss", "go run ./stacks/ops run up", "goes with the command before it"},
 	{"recovery.md", "Recover etcd after quorum loss", "go run ./stacks/ops etcd decrypt", encrypted},
-	{"recovery.md", "etcd is lost", "", "etcd is there: TestRecover loses it"},
+	{"recovery.md", "Recover from the loss of all control planes", "", "etcd is there: TestRecover loses it"},
 	{"recovery.md", "", "go run ./stacks/ops run state delete", "has a placeholder: TestOpsCommand"},
 	{"recovery.md", "Rotate the certificate authorities", "go run ./stacks/ops import", "goes with the last row"},
 	{"secrets.md", "Set the secret keys", "pulumi config set --secret sshPrivateKey", "the stack has no SSH"},

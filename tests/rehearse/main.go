@@ -69,9 +69,9 @@ func parse(args []string) (options, error) {
 	flags.BoolVar(&fast, "fast", false, "let nothing in the lab take time")
 	flags.StringToStringVar(&slower, "latency", nil, "how long things take in the lab, for example clone=10s,boot=20s")
 	flags.StringVar(&o.providers, "providers", "auto", "where the provider plugins come from: published, bridged or auto")
-	flags.StringVar(&asked, "proxmox", "", "the version of Proxmox VE that the lab is: 8.4 or 9.2, the default")
+	flags.StringVar(&asked, "proxmox", "", "the Proxmox VE version that the lab emulates: 8.4 or 9.2 (default)")
 	flags.StringVar(&kube, "kubernetes", "light",
-		"what control planes run: real, the released etcd and Kubernetes, or light, models of them")
+		"what control planes run: light, models of etcd and Kubernetes, or real, the released ones")
 	flags.StringVar(&o.plan, "plan", "", "show what is planned, as text or svg, and start nothing")
 	flags.Lookup("plan").NoOptDefVal = "text"
 	flags.BoolVar(&o.policy, "policy", false,

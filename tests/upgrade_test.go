@@ -656,6 +656,16 @@ func TestKubernetesUpgrade(t *testing.T) {
 	assert.Contains(t, previewed.String(), "kubelet of roll-worker-1 runs with the flag --cloud-config")
 
 	r.Talos.Publish("kube-scheduler:v1.34.2")
+
+	// As it says: the flag goes in an update before, for no kubelet of the new version starts with it.
+	set(t, r.Stack, "cluster.versions.kubernetes", "v1.33.6")
+	set(t, r.Stack, "cluster.patches[1]", "machine:\n  kubelet:\n    extraArgs:\n      v: \"2\"\n")
+	up(t, r.Stack)
+	set(t, r.Stack, "cluster.versions.kubernetes", "v1.34.2")
+
+	since = time.Now()
+	table = impactTable(t, r)
+
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 

@@ -31,7 +31,8 @@ func program(s *side) {
 		require.NoError(s, err)
 
 		for _, n := range all {
-			n.Boot = ""
+			require.NotZero(s, n.Reported)
+			n.Boot, n.Reported = "", time.Time{}
 			s.note("node", fmt.Sprintf("%+v", n))
 		}
 	}

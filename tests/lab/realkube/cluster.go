@@ -135,7 +135,12 @@ func CheckKubelet(ctx context.Context, b *upstream.Binary, kubelet string, args 
 		return err
 	}
 
-	_, err = b.Run(ctx, append([]string{"kubelet"}, known(args, b, wanted)...)...)
+	args = known(args, b, wanted)
+	if wanted.LessThan(version.MustParseSemantic("v1.34.0")) {
+		args = without(args, "--cloud-config=") // gone in 1.34
+	}
+
+	_, err = b.Run(ctx, append([]string{"kubelet"}, args...)...)
 
 	return err
 }
@@ -146,8 +151,12 @@ func known(args []string, b *upstream.Binary, wanted *version.Version) []string 
 		return args
 	}
 
+	return without(args, "--feature-gates=", "--runtime-config=")
+}
+
+func without(args []string, prefixes ...string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
-		return strings.HasPrefix(arg, "--feature-gates=") || strings.HasPrefix(arg, "--runtime-config=")
+		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(arg, prefix) })
 	})
 }
 

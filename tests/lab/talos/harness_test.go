@@ -116,6 +116,11 @@ func newLonelyRig(t *testing.T, change ...func(*talos.Options)) *harness {
 		f(&o)
 	}
 
+	// Released servers take seconds to start, and many times that on a busy machine.
+	if o.Upstream != nil {
+		r.patience = 3 * time.Minute
+	}
+
 	r.fw = talos.New(o)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -71,7 +71,6 @@ func (r *harness) webRuns(api kubernetes.Interface) {
 // snapshot as the lab's models do.
 func TestReleasedControlPlanes(t *testing.T) {
 	r := newHarness(t, released(t))
-	r.patience = 3 * time.Minute
 
 	worker := r.machine(21, template()).on()
 	c, cps := three(r, "", nil)

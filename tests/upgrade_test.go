@@ -640,7 +640,7 @@ func TestKubernetesUpgrade(t *testing.T) {
 	r.Talos.Withdraw("kube-scheduler:v1.34.2")
 
 	previewed := newOutput(t)
-	table := impactTableIn(t, r, previewed)
+	impactTableIn(t, r, previewed)
 	failed := failUp(t, r.Stack)
 	assert.Contains(t, failed, "cannot pull registry.k8s.io/kube-scheduler:v1.34.2")
 	assert.Empty(t, eventsOf(r, since))
@@ -664,7 +664,7 @@ func TestKubernetesUpgrade(t *testing.T) {
 	set(t, r.Stack, "cluster.versions.kubernetes", "v1.34.2")
 
 	since = time.Now()
-	table = impactTable(t, r)
+	table := impactTable(t, r)
 
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))

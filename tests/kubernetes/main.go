@@ -54,7 +54,8 @@ func main() {
 }
 
 func unknown() {
-	fmt.Fprintln(os.Stderr, "one of: etcd, etcdutl, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kubelet")
+	fmt.Fprintln(os.Stderr,
+		"one of: etcd, etcdutl, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kubelet")
 	os.Exit(2)
 }
 

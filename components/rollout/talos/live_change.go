@@ -230,13 +230,11 @@ func (r *Changes) checkServing(ctx context.Context, c nodeChange, w *watch) erro
 		return wait.For("%s to render what it runs of Kubernetes", c.Name)
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(parts)) {
-		if w.wanted == nil {
-			break
-		}
-
-		if arg := parts[name].MissingArg(name, w.wanted); arg != "" {
-			return wait.For("%s to start %s with --%s, which Talos may not let be changed", c.Name, name, arg)
+	if w.wanted != nil {
+		for _, name := range slices.Sorted(maps.Keys(parts)) {
+			if arg := parts[name].MissingArg(name, w.wanted); arg != "" {
+				return wait.For("%s to start %s with --%s, which Talos may not let be changed", c.Name, name, arg)
+			}
 		}
 	}
 

@@ -14,7 +14,8 @@ import (
 	"talos-proxmox/tests/lab/realkube"
 )
 
-// deniedKubeletArgs are those that Talos does not let the configuration change (Talos: controllers/k8s/kubelet_spec.go).
+// deniedKubeletArgs are those that Talos does not let the configuration change (Talos:
+// controllers/k8s/kubelet_spec.go).
 var deniedKubeletArgs = []string{
 	"bootstrap-kubeconfig", "kubeconfig", "container-runtime", "container-runtime-endpoint", "config", "cert-dir",
 }
@@ -33,7 +34,8 @@ func (n *node) renderedKubelet() k8s.KubeletSpecSpec {
 
 	if err == nil {
 		n.kube.rendered = k8s.KubeletSpecSpec{
-			Image: cfg.Image(), Args: flags(cfg.ExtraArgs()), ExtraMounts: cfg.ExtraMounts(), Config: maps.Clone(cfg.ExtraConfig()),
+			Image: cfg.Image(), Args: flags(cfg.ExtraArgs()), ExtraMounts: cfg.ExtraMounts(),
+			Config: maps.Clone(cfg.ExtraConfig()),
 		}
 	}
 

@@ -102,22 +102,19 @@ const (
 	cleanupLock, cleanupWait = time.Minute, 30 * time.Second
 )
 
-// cleanUp starts a VM that was shut down for a reboot, unless it was started or has gone meanwhile. One that was started
-// meanwhile is taken for one that has not stopped yet: for a while nothing else may work on it.
+// cleanUp starts a VM that was shut down for a reboot, unless it was started or has gone meanwhile. One that was
+// started meanwhile is taken for one that has not stopped yet: for a while nothing else may work on it.
 func (w *World) cleanUp(v *vm) {
-	ctx, cancel := context.WithTimeout(w.ctx, startGap+cleanupLock)
-	defer cancel()
-
-	if !sleep(ctx, startGap) {
+	if !sleep(w.ctx, startGap) {
 		return
 	}
 
-	release, err := w.holdFor(ctx, v, cleanupLock)
+	release, err := w.holdFor(w.ctx, v, cleanupLock)
 	if err != nil {
 		return
 	}
 
-	off := w.stops(ctx, v)
+	off := w.stops(v)
 
 	release()
 
@@ -136,8 +133,8 @@ func (w *World) cleanUp(v *vm) {
 }
 
 // stops waits until a VM is off, as long as the clean-up waits for that.
-func (w *World) stops(ctx context.Context, v *vm) bool {
-	ctx, cancel := context.WithTimeout(ctx, cleanupWait)
+func (w *World) stops(v *vm) bool {
+	ctx, cancel := context.WithTimeout(w.ctx, cleanupWait)
 	defer cancel()
 
 	for {

@@ -30,8 +30,8 @@ func TestFilesFormNoCycles(t *testing.T) {
 		"components", "components/impact", "components/machineconfig/encode", "components/plan", "components/planner",
 		"components/planner/cluster", "components/planner/placement", "components/preflight",
 		"components/preflight/checks", "components/preflight/hosts", "components/preflight/permissions",
-		"components/preflight/vms", "components/rollout/k3s", "components/rollout/talos", "components/rollout/vmrestart",
-		"components/spec", "components/talosimage", "policy/rules", "stacks/ops",
+		"components/preflight/vms", "components/proxmoxvm", "components/rollout/k3s", "components/rollout/talos",
+		"components/rollout/vmrestart", "components/spec", "components/talosimage", "policy/rules", "stacks/ops",
 	}
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles"}
 

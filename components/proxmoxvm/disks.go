@@ -1,6 +1,7 @@
 package proxmoxvm
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -50,4 +51,60 @@ func remake(p *plan.Plan, shape string) string {
 
 	return fmt.Sprintf("name the node in lifecycle.replace: its VM is made again %s, and all that is on its disks goes",
 		shape)
+}
+
+// GrowDisks makes the disks of a VM as large as the plan says, while it runs: the provider would write all options of
+// its disks, restart it for that, and lose the size on the way.
+func (u UpdateHooks) GrowDisks(ctx context.Context, n plan.Node) error {
+	v, there, err := u.Proxmox.Find(ctx, n.VMID)
+	if err != nil || !there {
+		return err
+	}
+
+	if v.Name != n.Name {
+		return fmt.Errorf("VM %d on host %s is %q, not %s: its disks are left alone", v.ID, v.Host, v.Name, n.Name)
+	}
+
+	settings, err := u.Proxmox.Settings(ctx, v)
+	if err != nil {
+		return err
+	}
+
+	for _, d := range n.Disks {
+		has := settings.Disk(d.Interface)
+		if has == 0 || has >= d.SizeGiB {
+			continue
+		}
+
+		message := fmt.Sprintf("%s: disk %s grows from %d to %d GiB; the VM runs on", n.Name, d.Interface, has, d.SizeGiB)
+		if u.Program.DryRun() {
+			if err := u.Program.Log.Info(message, nil); err != nil {
+				return err
+			}
+
+			continue
+		}
+
+		if err := u.Identities.CheckNow(ctx, n); err != nil {
+			return fmt.Errorf("disk %s of VM %d on host %s is left alone: %w", d.Interface, v.ID, v.Host, err)
+		}
+
+		u.Progress(message)
+
+		if err := u.Proxmox.Resize(ctx, v, d.Interface, d.SizeGiB); err != nil {
+			return fmt.Errorf("disk %s of VM %d on host %s cannot grow to %d GiB: %w", d.Interface, v.ID, v.Host, d.SizeGiB, err)
+		}
+
+		after, err := u.Proxmox.Settings(ctx, v)
+		if err != nil {
+			return err
+		}
+
+		if now := after.Disk(d.Interface); now < d.SizeGiB {
+			return fmt.Errorf("disk %s of VM %d on host %s was made larger, and its configuration says %d in place of %d GiB. "+
+				"Run 'qm disk rescan --vmid %d' there, then 'pulumi up' again", d.Interface, v.ID, v.Host, now, d.SizeGiB, v.ID)
+		}
+	}
+
+	return nil
 }

@@ -1,0 +1,45 @@
+package proxmoxvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/wait"
+)
+
+// ApplyOnline refuses what would take a disk away or change the firmware, makes disks larger, sets the CPU weight, and
+// restores the resource pool.
+func (u UpdateHooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	n, there := u.Nodes[args.Name]
+	if !there {
+		return fmt.Errorf("%s is the VM of no node of the plan", args.Name)
+	}
+
+	firmware := CheckFirmwareKept(u.Plan, n, args)
+	if firmware != nil {
+		// A refresh may have taken another VM for the node's.
+		firmware = errors.Join(u.Identities.CheckSetUp(n), firmware)
+	}
+
+	if err := errors.Join(CheckDisksKept(u.Plan, args), firmware); err != nil {
+		return err
+	}
+
+	if u.Program.DryRun() {
+		short, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
+		defer cancel()
+
+		ctx = short
+	}
+
+	// A preview has said that Proxmox VE cannot be reached.
+	err := errors.Join(u.GrowDisks(ctx, n), u.ApplyCPUUnits(ctx, n), u.RestorePool(ctx, n, args))
+	if u.Program.DryRun() {
+		return nil
+	}
+
+	return err
+}

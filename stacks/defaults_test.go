@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/stacks/config"
 )
 
 // TestDocumentedDefaultsAreReal: a key that is set to the default that the schema states changes nothing.
@@ -55,7 +56,7 @@ func TestDocumentedDefaultsAreReal(t *testing.T) {
 			values[key] = text
 		}
 
-		c, err := Parse(values, Secrets{}, ".")
+		c, err := config.Decode(values, Secrets{}, ".")
 		if err != nil {
 			return nil, err
 		}

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/stacks/config"
 )
 
 // observedBase is a stack with a pool of each kind.
@@ -542,16 +543,16 @@ func deployed(t *testing.T, tree map[string]any) map[string]any {
 		values[key] = text
 	}
 
-	config, err := Parse(values, Secrets{}, t.TempDir())
+	c, err := config.Decode(values, Secrets{}, t.TempDir())
 	require.NoError(t, err)
-	p, err := config.Plan()
+	p, err := c.Plan()
 	require.NoError(t, err)
 
 	exported := make(chan string, 1)
 	all := map[string]any{}
 
 	for name, r := range record(t, func(ctx *pulumi.Context) error {
-		d, err := deployTo(ctx, config, p, observedProxmox{emptyProxmox{plan: p}})
+		d, err := deployTo(ctx, c, p, observedProxmox{emptyProxmox{plan: p}})
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/schema"
 )
 
@@ -66,7 +68,7 @@ func TestPagesNameKeys(t *testing.T) {
 	}
 
 	check := func(page, key string) {
-		key = strings.TrimPrefix(key, Project+":")
+		key = strings.TrimPrefix(key, config.Project+":")
 		key, _, _ = strings.Cut(key, ": ")
 
 		if !dotted.MatchString(key) || strings.HasSuffix(key, ".json") {
@@ -101,7 +103,7 @@ func TestPagesNameKeys(t *testing.T) {
 			text, -1) {
 			check(page, m[2])
 
-			if name := strings.TrimPrefix(m[2], Project+":"); !strings.Contains(m[1], "--path") && keys[name] == nil {
+			if name := strings.TrimPrefix(m[2], config.Project+":"); !strings.Contains(m[1], "--path") && keys[name] == nil {
 				t.Errorf("%s sets %s, which is no key of the configuration", page, name)
 			}
 		}
@@ -115,12 +117,17 @@ func TestPagesNameKeys(t *testing.T) {
 // TestPagesShowStackFiles: what a page shows of a stack file has keys that there are, with values of their types. A
 // part of one may lack what a whole one must have.
 func TestPagesShowStackFiles(t *testing.T) {
+	types, err := schema.KeyTypes()
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	seen := 0
 
 	for page, text := range pages(t) {
 		for _, m := range fence.FindAllStringSubmatch(text, -1) {
 			shown := m[2]
-			if m[1] != "yaml" || !strings.Contains(shown, Project+":") || strings.Contains(shown, "pulumiConfig:") {
+			if m[1] != "yaml" || !strings.Contains(shown, config.Project+":") || strings.Contains(shown, "pulumiConfig:") {
 				continue
 			}
 
@@ -130,29 +137,51 @@ func TestPagesShowStackFiles(t *testing.T) {
 
 			seen++
 
-			all, err := decodeFile([]byte(shown))
+			// A program in YAML has more than its configuration.
+			var file struct {
+				Config map[string]any `yaml:"config"`
+			}
+
+			if err := yaml.Unmarshal([]byte(shown), &file); err != nil {
+				t.Errorf("%s: %v\n%s", page, err, shown)
+
+				continue
+			}
+
+			alone, err := yaml.Marshal(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			path := filepath.Join(t.TempDir(), "Pulumi.shown.yaml")
+			if err := os.WriteFile(path, alone, 0o600); err != nil {
+				t.Fatal(err)
+			}
+
+			values, err := config.ReadValues(path)
 			if err != nil {
 				t.Errorf("%s: %v\n%s", page, err, shown)
 
 				continue
 			}
 
-			values, _, err := valuesOf(all)
+			tree := map[string]any{}
+
+			for key, text := range values {
+				var value any
+				if types[key] == "string" || json.Unmarshal([]byte(text), &value) != nil {
+					value = text
+				}
+
+				tree[key] = value
+			}
+
+			problems, err := schema.CheckConfig(tree)
 			if err != nil {
 				t.Fatal(err)
 			}
 
-			tree, problems, err := decode(values)
-			if err != nil {
-				t.Fatal(err)
-			}
-
-			found, err := schema.CheckConfig(tree)
-			if err != nil {
-				t.Fatal(err)
-			}
-
-			for _, p := range append(problems, found...) {
+			for _, p := range problems {
 				if p.Rule != "is required" {
 					t.Errorf("%s: %s", page, p)
 				}
@@ -235,7 +264,7 @@ func TestEnvironmentsOfPages(t *testing.T) {
 				t.Errorf("%s: %v\n%s", page, err, m[2])
 			}
 
-			config := map[string]any{}
+			given := map[string]any{}
 
 			for key, value := range environment.Values.PulumiConfig {
 				_, name, _ := strings.Cut(key, ":")
@@ -244,27 +273,27 @@ func TestEnvironmentsOfPages(t *testing.T) {
 				}
 
 				opened, secret := openESC(value)
-				if slices.Contains(SecretKeys, name) && !secret {
+				if slices.Contains(config.SecretKeys, name) && !secret {
 					t.Errorf("%s: %s is not secret", page, key)
 				}
 
-				config[Project+":"+name] = opened
+				given[config.Project+":"+name] = opened
 				seen++
 			}
 
 			// What the environment leaves to the stack's file.
 			for key, value := range minimal(t) {
-				if _, given := config[key]; !given {
-					config[key] = value
+				if _, there := given[key]; !there {
+					given[key] = value
 				}
 			}
 
-			stack, err := yaml.Marshal(map[string]any{"config": config})
+			stack, err := yaml.Marshal(map[string]any{"config": given})
 			if err != nil {
 				t.Fatal(err)
 			}
 
-			if _, err := LoadText(stack, t.TempDir()); err != nil {
+			if _, err := config.LoadText(stack, t.TempDir()); err != nil {
 				t.Errorf("%s: %v\n%s", page, err, stack)
 			}
 		}
@@ -282,7 +311,7 @@ func openESC(value any) (opened any, secret bool) {
 	}
 
 	if text, ok := value.(string); ok && strings.HasPrefix(text, "${vault.secrets.") {
-		return Placeholder, true
+		return config.Placeholder, true
 	}
 
 	return value, false

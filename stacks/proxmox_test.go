@@ -11,11 +11,14 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/stacks/config"
 )
 
 // deployTo deploys to a Proxmox VE, in a network in which no machine answers.
-func deployTo(ctx *pulumi.Context, config Config, p *plan.Plan, api Proxmox) (*Deployment, error) {
-	all, err := deployAll(ctx, []planned{{config, p}}, func(Config) (Proxmox, error) { return api, nil }, silentNetwork{})
+func deployTo(ctx *pulumi.Context, c Config, p *plan.Plan, api Proxmox) (*Deployment, error) {
+	clusters := []config.Planned{{Config: c, Plan: p}}
+
+	all, err := deployAll(ctx, clusters, func(Config) (Proxmox, error) { return api, nil }, silentNetwork{})
 	if err != nil {
 		return nil, err
 	}

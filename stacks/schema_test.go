@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"path"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"talos-proxmox/components/spec"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/schema"
 	"talos-proxmox/tests/golden"
 )
@@ -52,9 +52,9 @@ func reflector(t *testing.T) *jsonschema.Reflector {
 	}}
 
 	// The paths that comments are found at follow from the directory they are read in.
-	module := path.Dir(reflect.TypeFor[Config]().PkgPath())
+	module := strings.TrimSuffix(reflect.TypeFor[Config]().PkgPath(), "/stacks/config")
 
-	for _, dir := range []string{"stacks", "stacks/contract", "components/spec"} {
+	for _, dir := range []string{"stacks", "components/spec"} {
 		t.Chdir("..")
 
 		if err := r.AddGoComments(module, dir); err != nil {
@@ -89,17 +89,17 @@ func stackFile(t *testing.T, values []byte) []byte {
 	}
 
 	defs := s["$defs"].(map[string]any)
-	config := defs["Config"].(map[string]any)
+	whole := defs["Config"].(map[string]any)
 	delete(defs, "Config")
 
 	encryptable(defs)
 
 	keys, names := map[string]any{}, []any{}
 
-	properties := config["properties"].(map[string]any)
+	properties := whole["properties"].(map[string]any)
 	for _, name := range sortedKeys(properties) {
-		keys[Project+":"+name] = orSecure(properties[name])
-		names = append(names, Project+":"+name)
+		keys[config.Project+":"+name] = orSecure(properties[name])
+		names = append(names, config.Project+":"+name)
 	}
 
 	defs["Secure"] = map[string]any{
@@ -108,8 +108,8 @@ func stackFile(t *testing.T, values []byte) []byte {
 	}
 
 	var required []any
-	for _, name := range config["required"].([]any) {
-		required = append(required, Project+":"+name.(string))
+	for _, name := range whole["required"].([]any) {
+		required = append(required, config.Project+":"+name.(string))
 	}
 
 	text := map[string]any{"type": "string"}
@@ -120,7 +120,7 @@ func stackFile(t *testing.T, values []byte) []byte {
 				"type": "object", "properties": keys, "required": required,
 				// Other projects' keys are none of ours; an unknown one of ours is a mistake.
 				"propertyNames": map[string]any{"anyOf": []any{
-					map[string]any{"enum": names}, map[string]any{"not": map[string]any{"pattern": "^" + Project + ":"}},
+					map[string]any{"enum": names}, map[string]any{"not": map[string]any{"pattern": "^" + config.Project + ":"}},
 				}},
 			},
 			"encryptionsalt": text, "encryptedkey": text, "secretsprovider": text, "environment": map[string]any{},

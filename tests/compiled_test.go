@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -69,8 +69,8 @@ func TestCompiledProgram(t *testing.T) {
 
 	before, out := r.Lab.World().Snapshot(), newOutput(t)
 	takeDown := func() error { // as 'ops run destroy' does it
-		stack.Workspace().SetEnvVar(stacks.DestroyVariable, "1")
-		defer stack.Workspace().UnsetEnvVar(stacks.DestroyVariable)
+		stack.Workspace().SetEnvVar(config.DestroyVariable, "1")
+		defer stack.Workspace().UnsetEnvVar(config.DestroyVariable)
 
 		_, err := stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out),
 			optdestroy.ErrorProgressStreams(out))

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -80,7 +80,7 @@ func consumerModule(t *testing.T, rehearsals ...*rehearsal.Rehearsal) func(word 
 		require.NoError(t, r.WriteStackFile(file))
 
 		files = append(files, file)
-		env = append(env, "SECRET_OF_"+r.Plan.Cluster+"="+r.Secrets()[stacks.Project+":proxmoxTokenSecret"].Value)
+		env = append(env, "SECRET_OF_"+r.Plan.Cluster+"="+r.Secrets()[config.Project+":proxmoxTokenSecret"].Value)
 	}
 
 	return func(word string) (string, error) {

@@ -19,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -148,7 +149,7 @@ func TestTwoClustersInOneStack(t *testing.T) {
 	t.Parallel()
 
 	one, two := rehearse(t, "dev"), rehearse(t, devWith(t, "name: k3s-dev", "name: k3s-test"))
-	configs := map[string]stacks.Config{"one": configOf(t, one), "two": configOf(t, two)}
+	configs := map[string]config.Config{"one": configOf(t, one), "two": configOf(t, two)}
 
 	s, err := one.Backend.InlineStack(t.Context(), "embedding", "both", func(ctx *pulumi.Context) error {
 		for _, name := range []string{"one", "two"} {
@@ -193,20 +194,20 @@ func TestTwoClustersInOneStack(t *testing.T) {
 }
 
 // configOf is the configuration of a rehearsed stack, for a program that embeds it.
-func configOf(t *testing.T, r *rehearsal.Rehearsal) stacks.Config {
+func configOf(t *testing.T, r *rehearsal.Rehearsal) config.Config {
 	t.Helper()
 
 	path := filepath.Join(t.TempDir(), "Pulumi.embedded.yaml")
 	require.NoError(t, r.WriteStackFile(path))
 
-	values, err := stacks.ReadValues(path)
+	values, err := config.ReadValues(path)
 	require.NoError(t, err)
 
 	for key, secret := range r.Secrets() {
-		values[strings.TrimPrefix(key, stacks.Project+":")] = secret.Value
+		values[strings.TrimPrefix(key, config.Project+":")] = secret.Value
 	}
 
-	config, err := stacks.Parse(values, stacks.Secrets{}, filepath.Dir(path))
+	config, err := config.Decode(values, config.Secrets{}, filepath.Dir(path))
 	require.NoError(t, err)
 
 	return config
@@ -234,7 +235,7 @@ func TestGoExamples(t *testing.T) {
 	assert.Contains(t, failUp(t, reader),
 		"the stack has no output talos_bootstrap_contract: is it a stack of this program, and deployed?")
 
-	require.NoError(t, home.SetConfig(t.Context(), "proxmoxTokenSecret", r.Secrets()[stacks.Project+":proxmoxTokenSecret"]))
+	require.NoError(t, home.SetConfig(t.Context(), "proxmoxTokenSecret", r.Secrets()[config.Project+":proxmoxTokenSecret"]))
 	up(t, home)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireNoChange(t, home)
@@ -261,15 +262,15 @@ func exampleStack(t *testing.T) string {
 
 	require.NoError(t, yaml.Unmarshal(readFile(t, filepath.Join(root, "stacks/examples/yaml/Pulumi.yaml")), &program))
 
-	config := map[string]any{}
+	settings := map[string]any{}
 
 	for key, value := range program.Resources.Home.Properties {
 		if key != "proxmoxTokenSecret" {
-			config[stacks.Project+":"+key] = value
+			settings[config.Project+":"+key] = value
 		}
 	}
 
-	text, err := yaml.Marshal(map[string]any{"config": config})
+	text, err := yaml.Marshal(map[string]any{"config": settings})
 	require.NoError(t, err)
 
 	path := filepath.Join(t.TempDir(), "Pulumi.home.yaml")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -62,7 +62,7 @@ func readFromSecondStack(t *testing.T, r *rehearsal.Rehearsal, worker string) {
 	t.Helper()
 
 	reader := func(ctx *pulumi.Context) error {
-		ref, err := pulumi.NewStackReference(ctx, "organization/"+stacks.Project+"/dev", nil)
+		ref, err := pulumi.NewStackReference(ctx, "organization/"+config.Project+"/dev", nil)
 		if err != nil {
 			return err
 		}

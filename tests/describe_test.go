@@ -18,7 +18,7 @@ import (
 
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/talosapi"
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/stacks/ops/generate"
 	"talos-proxmox/stacks/ops/importcmd"
@@ -103,7 +103,7 @@ func TestDescribe(t *testing.T) {
 	require.NoFileExists(t, file)
 	require.NoError(t, os.WriteFile(file, result.File, 0o600))
 	cli(t, r, "stack", "init")
-	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
+	require.NoError(t, r.Stack.SetConfig(t.Context(), config.Project+":proxmoxTokenSecret",
 		auto.ConfigValue{Value: credentials.TokenSecret, Secret: true}))
 	setSecrets(t, r, result)
 

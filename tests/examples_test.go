@@ -23,7 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
@@ -224,7 +224,7 @@ func requireRepository(t *testing.T, r *rehearsal.Rehearsal, api kubernetes.Inte
 	require.NoError(t, api.CoreV1().Secrets("flux-system").Delete(t.Context(), "flux-system", metav1.DeleteOptions{}))
 
 	other := string(pem.EncodeToMemory(block))
-	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":gitOpsKey",
+	require.NoError(t, r.Stack.SetConfig(t.Context(), config.Project+":gitOpsKey",
 		auto.ConfigValue{Value: other, Secret: true}))
 	up(t, r.Stack)
 	require.Eventually(t, func() bool { return string(key()["identity"]) == other }, wait, 100*time.Millisecond)

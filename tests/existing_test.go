@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 )
 
 // states holds stacks as an earlier version of the program left them on the lab, a set for each kind of provider
@@ -124,7 +125,7 @@ func existing(t *testing.T, name, from string) auto.Stack {
 	b, err := e.NewBackend(backend)
 	require.NoError(t, err)
 
-	stack, err := b.InlineStack(t.Context(), stacks.Project, name, stacks.ProgramIn(work), nil, auto.WorkDir(work))
+	stack, err := b.InlineStack(t.Context(), config.Project, name, stacks.ProgramIn(work), nil, auto.WorkDir(work))
 	require.NoError(t, err)
 
 	var secrets map[string]string

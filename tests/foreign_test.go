@@ -22,7 +22,7 @@ import (
 
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/talosapi"
-	"talos-proxmox/stacks"
+	stackconfig "talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/ops/generate"
 	"talos-proxmox/stacks/ops/importcmd"
 	"talos-proxmox/tests/lab/world"
@@ -97,7 +97,7 @@ func TestForeignCluster(t *testing.T) {
 			file := filepath.Join(r.Stack.Workspace().WorkDir(), "Pulumi."+r.Stack.Name()+".yaml")
 			require.NoError(t, os.WriteFile(file, result.File, 0o600))
 			cli(t, r, "stack", "init")
-			require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
+			require.NoError(t, r.Stack.SetConfig(t.Context(), stackconfig.Project+":proxmoxTokenSecret",
 				auto.ConfigValue{Value: credentials.TokenSecret, Secret: true}))
 
 			for _, vmid := range []int{310, 320} {

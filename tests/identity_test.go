@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
@@ -171,7 +172,7 @@ func TestForeignVM(t *testing.T) {
 
 		// Each VM is looked at where the program runs, and is told so.
 		foreign(t, r, 501, map[string]string{"name": "home-worker-1", "tags": "home;talos;worker"})
-		t.Setenv(stacks.DestroyVariable, "1")
+		t.Setenv(config.DestroyVariable, "1")
 
 		out := newOutput(t)
 		_, err := r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out),
@@ -184,7 +185,7 @@ func TestForeignVM(t *testing.T) {
 	remove(t, r, 501)
 	cli(t, r, "state", "delete", "--target-dependents", "--yes", urnOf(t, r, "home-worker-1-vm"))
 
-	t.Setenv(stacks.DestroyVariable, "1")
+	t.Setenv(config.DestroyVariable, "1")
 
 	_, err := r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(newOutput(t)))
 	require.NoError(t, err)
@@ -293,7 +294,7 @@ func teardown(t *testing.T, r *rehearsal.Rehearsal) (string, error) {
 
 	// The variable that says so would be one of all tests.
 	r.Stack.Workspace().SetProgram(func(ctx *pulumi.Context) error {
-		config, err := stacks.Load(ctx, r.Stack.Workspace().WorkDir())
+		config, err := config.Load(ctx, r.Stack.Workspace().WorkDir())
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 
-	"talos-proxmox/stacks"
+	stackconfig "talos-proxmox/stacks/config"
 )
 
 // TestImportSecrets brings a cluster up with an identity that others made: of today, and of a time when what etcd
@@ -38,7 +38,7 @@ func TestImportSecrets(t *testing.T) {
 			r := rehearse(t, stackFile(t, string(readFile(t, devWith(t)))+
 				"  talos-proxmox:outputs: { files: { write: [secrets.yaml] } }\n"))
 			require.NoError(t, r.Backend.KeepLogs())
-			require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":machineSecrets",
+			require.NoError(t, r.Stack.SetConfig(t.Context(), stackconfig.Project+":machineSecrets",
 				auto.ConfigValue{Value: text, Secret: true}))
 
 			outputs := upResult(t, r.Stack).Outputs

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/ops/importcmd"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -80,7 +80,7 @@ func TestK3sIdentity(t *testing.T) {
 	assert.Equal(t, nodes, readyNodes(t, kubernetesClient(t, upResult(t, r.Stack).Outputs)))
 
 	// The state has it now. Another would be no cluster's.
-	require.NoError(t, r.Stack.RemoveConfig(t.Context(), stacks.Project+":k3sIdentity"))
+	require.NoError(t, r.Stack.RemoveConfig(t.Context(), config.Project+":k3sIdentity"))
 	requireNoChange(t, r.Stack)
 
 	// A node that comes is let in.
@@ -93,7 +93,7 @@ func TestK3sIdentity(t *testing.T) {
 func identify(t *testing.T, r *rehearsal.Rehearsal, text string) {
 	t.Helper()
 
-	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":k3sIdentity",
+	require.NoError(t, r.Stack.SetConfig(t.Context(), config.Project+":k3sIdentity",
 		auto.ConfigValue{Value: text, Secret: true}))
 }
 

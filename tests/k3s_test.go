@@ -25,7 +25,7 @@ import (
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/ubuntu"
@@ -205,7 +205,7 @@ func TestK3sManifests(t *testing.T) {
 		"registryLogins": "registry.lan: {username: pull, password: hunter3}",
 		"gitOpsKey":      "hunter4",
 	} {
-		require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":"+key,
+		require.NoError(t, r.Stack.SetConfig(t.Context(), config.Project+":"+key,
 			auto.ConfigValue{Value: secret, Secret: true}))
 	}
 
@@ -217,14 +217,14 @@ func TestK3sManifests(t *testing.T) {
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	api := kubernetesClient(t, result.Outputs)
-	config := func() string {
+	value := func() string {
 		found, err := api.CoreV1().ConfigMaps("default").Get(t.Context(), "motd", metav1.GetOptions{})
 		require.NoError(t, err)
 
 		return found.Data["text"]
 	}
 
-	assert.Equal(t, "hello", config())
+	assert.Equal(t, "hello", value())
 
 	for _, secret := range []struct{ namespace, name, key, want string }{
 		{"default", "deploy-key", "key", "hunter2"}, {"flux-system", "flux-system", "password", "hunter4"},
@@ -243,19 +243,19 @@ func TestK3sManifests(t *testing.T) {
 	motd("bye")
 	assert.Contains(t, previewOf(t, r.Stack), "edge-manifests update")
 	up(t, r.Stack)
-	assert.Equal(t, "bye", config())
+	assert.Equal(t, "bye", value())
 
 	// What is gone from the cluster comes back on request.
 	require.NoError(t, api.CoreV1().ConfigMaps("default").Delete(t.Context(), "motd", metav1.DeleteOptions{}))
 	requireNoChange(t, r.Stack)
 
-	kept, err := os.ReadFile(filepath.Join(r.Backend.Dir(), "state", ".pulumi", "stacks", stacks.Project, r.Stack.Name()+".json"))
+	kept, err := os.ReadFile(filepath.Join(r.Backend.Dir(), "state", ".pulumi", "stacks", config.Project, r.Stack.Name()+".json"))
 	require.NoError(t, err)
 
 	urn := regexp.MustCompile(`urn:pulumi:[^"]*Stash::edge-manifests`).FindString(string(kept))
 	_, err = r.Stack.Up(t.Context(), optup.Replace([]string{urn}))
 	require.NoError(t, err)
-	assert.Equal(t, "bye", config())
+	assert.Equal(t, "bye", value())
 
 	assert.Contains(t, string(kept), "edge-server-1-user-data")
 
@@ -271,7 +271,7 @@ func TestK3sManifests(t *testing.T) {
 
 	motd("ours")
 	assert.Contains(t, failUp(t, r.Stack), "the manifests of the cluster were not applied: ConfigMap default/motd: ")
-	assert.Equal(t, "theirs", config())
+	assert.Equal(t, "theirs", value())
 
 	set(t, r.Stack, "cluster.manifests[0]", "https://example.com/flux.yaml")
 	assert.Contains(t, failPreview(t, r.Stack), "cluster.manifests[0]: must be a file or text: K3s nodes fetch no manifests")
@@ -321,7 +321,7 @@ func TestK3sHA(t *testing.T) {
 	const given = "a-token/of+the=operators"
 
 	token := func(value string) {
-		require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":k3sToken",
+		require.NoError(t, r.Stack.SetConfig(t.Context(), config.Project+":k3sToken",
 			auto.ConfigValue{Value: value, Secret: true}))
 	}
 	token(given)

@@ -22,7 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/golden"
@@ -97,10 +97,10 @@ func componentInputs(t *testing.T, r *rehearsal.Rehearsal) (map[string]any, auto
 	file := filepath.Join(t.TempDir(), "Pulumi.values.yaml")
 	require.NoError(t, r.WriteStackFile(file))
 
-	values, err := stacks.ReadValues(file)
+	values, err := config.ReadValues(file)
 	require.NoError(t, err)
 
-	inputs, config := map[string]any{}, auto.ConfigMap{}
+	inputs, settings := map[string]any{}, auto.ConfigMap{}
 
 	for key, text := range values {
 		var value any = text
@@ -112,11 +112,11 @@ func componentInputs(t *testing.T, r *rehearsal.Rehearsal) (map[string]any, auto
 	}
 
 	for key, secret := range r.Secrets() {
-		name := strings.TrimPrefix(key, stacks.Project+":")
-		inputs[name], config[name] = "${"+name+"}", secret
+		name := strings.TrimPrefix(key, config.Project+":")
+		inputs[name], settings[name] = "${"+name+"}", secret
 	}
 
-	return inputs, config
+	return inputs, settings
 }
 
 func (p *languageProgram) input(name string) map[string]any { return p.inputs[name].(map[string]any) }
@@ -210,7 +210,7 @@ func (p *languageProgram) live(t *testing.T) {
 	p.set(func() { p.inputs["lifecycle"] = map[string]any{"teardown": true} })
 	up(t, p.stack)
 
-	p.stack.Workspace().SetEnvVar(stacks.DestroyVariable, "1")
+	p.stack.Workspace().SetEnvVar(config.DestroyVariable, "1")
 
 	_, err = p.stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(newOutput(t)))
 	require.NoError(t, err)
@@ -316,7 +316,7 @@ func TestComponentsTogether(t *testing.T) {
 
 	dir := copyExample(t, "yaml")
 	resources, write := yamlProgram(t, dir)
-	home, config := componentInputs(t, one)
+	home, settings := componentInputs(t, one)
 	other, _ := componentInputs(t, two)
 
 	cluster := func(inputs map[string]any) map[string]any {
@@ -324,7 +324,7 @@ func TestComponentsTogether(t *testing.T) {
 	}
 
 	// A token that the program does not make secret is secret in the state all the same.
-	plain := two.Secrets()[stacks.Project+":proxmoxTokenSecret"].Value
+	plain := two.Secrets()[config.Project+":proxmoxTokenSecret"].Value
 	other["proxmoxTokenSecret"] = plain
 
 	resources["home"], resources["other"] = cluster(home), cluster(other)
@@ -332,7 +332,7 @@ func TestComponentsTogether(t *testing.T) {
 	home["lifecycle"] = lifecycle
 
 	command := one.Engine().NewCommand()
-	stack, err := one.Backend.LocalStack(t.Context(), dir, "test", config, auto.Pulumi(command))
+	stack, err := one.Backend.LocalStack(t.Context(), dir, "test", settings, auto.Pulumi(command))
 	require.NoError(t, err)
 
 	named := other["cluster"].(map[string]any)
@@ -473,7 +473,7 @@ func TestComponentsTogether(t *testing.T) {
 	up(t, stack)
 
 	// The plugin is told that the run destroys: it refuses to begin while a VM is protected.
-	stack.Workspace().SetEnvVar(stacks.DestroyVariable, "1")
+	stack.Workspace().SetEnvVar(config.DestroyVariable, "1")
 
 	destroy := func(options ...optdestroy.Option) (printed string, err error) {
 		out := newOutput(t)

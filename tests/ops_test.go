@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	opsstate "talos-proxmox/stacks/ops/state"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab/journal"
@@ -101,7 +101,7 @@ func TestRestore(t *testing.T) {
 		good := snapshot(t, s)
 
 		// The first resource, which others belong to, is gone.
-		file := filepath.Join(r.Backend.Dir(), "state", ".pulumi", "stacks", stacks.Project, "dev.json")
+		file := filepath.Join(r.Backend.Dir(), "state", ".pulumi", "stacks", config.Project, "dev.json")
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 
@@ -126,7 +126,7 @@ func TestRestore(t *testing.T) {
 	})
 
 	t.Run("a note next to it that was not written", func(t *testing.T) {
-		file := filepath.Join(r.Backend.Dir(), "state", ".pulumi", "stacks", stacks.Project, "dev.json.attrs")
+		file := filepath.Join(r.Backend.Dir(), "state", ".pulumi", "stacks", config.Project, "dev.json.attrs")
 		require.NoFileExists(t, file, "this backend writes none, others do")
 		require.NoError(t, os.WriteFile(file, nil, 0o600))
 
@@ -342,13 +342,13 @@ func TestLockedInTheCloud(t *testing.T) {
 			reply["Organization"] = "acme"
 		case path == "user/stacks":
 			reply["stacks"] = []any{map[string]any{
-				"orgName": "acme", "projectName": stacks.Project, "stackName": "prod",
+				"orgName": "acme", "projectName": config.Project, "stackName": "prod",
 				"lastUpdate": updated,
 			}}
 		case path == "stacks/acme/talos-proxmox/prod/export":
 			reply = map[string]any{"version": 3, "deployment": map[string]any{"manifest": map[string]any{}}}
 		case path == "stacks/acme/talos-proxmox/prod":
-			reply = map[string]any{"orgName": "acme", "projectName": stacks.Project, "stackName": "prod"}
+			reply = map[string]any{"orgName": "acme", "projectName": config.Project, "stackName": "prod"}
 		case path == "stacks/acme/talos-proxmox":
 			w.WriteHeader(http.StatusConflict)
 			reply = map[string]any{"code": http.StatusConflict, "message": "Stack 'prod' already exists"}
@@ -365,7 +365,7 @@ func TestLockedInTheCloud(t *testing.T) {
 
 	project := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(project, "Pulumi.yaml"),
-		[]byte("name: "+stacks.Project+"\nruntime: go\n"), 0o600))
+		[]byte("name: "+config.Project+"\nruntime: go\n"), 0o600))
 
 	env := backend.Env()
 	env["PULUMI_BACKEND_URL"], env["PULUMI_ACCESS_TOKEN"] = cloud.URL, "pul-unknown"

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/preflight/permissions"
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
@@ -201,7 +201,7 @@ func login(t *testing.T, s auto.Stack, id, secret string) {
 	t.Helper()
 
 	set(t, s, "proxmox.tokenId", id)
-	require.NoError(t, s.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
+	require.NoError(t, s.SetConfig(t.Context(), config.Project+":proxmoxTokenSecret",
 		auto.ConfigValue{Value: secret, Secret: true}))
 }
 
@@ -369,7 +369,7 @@ func TestPrivilegesOfThePlan(t *testing.T) {
 			stack, err := rehearsal.Find(root, l.stack)
 			require.NoError(t, err)
 
-			config, err := stacks.LoadFile(stack.Path)
+			config, err := config.LoadFile(stack.Path)
 			require.NoError(t, err)
 
 			p, err := config.Plan()

@@ -18,6 +18,7 @@ import (
 
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/rehearsal"
@@ -97,13 +98,13 @@ func liveOn(t *testing.T, e *engine.Engine, file string, access proxmoxapi.Acces
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(project, "Pulumi.real.yaml"), text, 0o600))
 
-	stack, err := backend.InlineStack(t.Context(), stacks.Project, "real", stacks.ProgramIn(project), nil,
+	stack, err := backend.InlineStack(t.Context(), config.Project, "real", stacks.ProgramIn(project), nil,
 		auto.WorkDir(project))
 	require.NoError(t, err)
 	set(t, stack, "proxmox.endpoint", access.Endpoint)
 	set(t, stack, "proxmox.tokenId", access.TokenID)
 	set(t, stack, "proxmox.insecure", strconv.FormatBool(access.Insecure))
-	require.NoError(t, stack.SetConfig(t.Context(), stacks.Project+":proxmoxTokenSecret",
+	require.NoError(t, stack.SetConfig(t.Context(), config.Project+":proxmoxTokenSecret",
 		auto.ConfigValue{Value: access.TokenSecret, Secret: true}))
 
 	t.Cleanup(func() {

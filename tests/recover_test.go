@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 
-	"talos-proxmox/stacks"
+	stackconfig "talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/ops/importcmd"
 	opsstate "talos-proxmox/stacks/ops/state"
 	"talos-proxmox/tests/rehearsal"
@@ -102,13 +102,13 @@ $`, said)
 		dir := filepath.Join(r.Backend.Dir(), "state", ".pulumi")
 		lose(t, r)
 
-		copies, err := filepath.Glob(filepath.Join(dir, "backups", stacks.Project, "dev", "dev.*.json"))
+		copies, err := filepath.Glob(filepath.Join(dir, "backups", stackconfig.Project, "dev", "dev.*.json"))
 		require.NoError(t, err)
 		require.NotEmpty(t, copies)
 
 		text, err := os.ReadFile(slices.Max(copies))
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "stacks", stacks.Project, "dev.json"), text, 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "stacks", stackconfig.Project, "dev.json"), text, 0o600))
 		assert.Equal(t, resources, identities(t, r.Stack))
 		requireNoChange(t, r.Stack)
 	})
@@ -167,7 +167,7 @@ func TestRecoverTakenOver(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, "dev")
-	require.NoError(t, r.Stack.SetConfig(t.Context(), stacks.Project+":machineSecrets",
+	require.NoError(t, r.Stack.SetConfig(t.Context(), stackconfig.Project+":machineSecrets",
 		auto.ConfigValue{Value: newBundle(t, config.TalosVersionCurrent), Secret: true}))
 	up(t, r.Stack)
 

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -116,7 +116,7 @@ func TestRefused(t *testing.T) {
 			original := map[string]string{}
 
 			for path, value := range c.change {
-				if is, err := stack.GetConfigWithOptions(t.Context(), stacks.Project+":"+path,
+				if is, err := stack.GetConfigWithOptions(t.Context(), config.Project+":"+path,
 					&auto.ConfigOptions{Path: true}); err == nil {
 					original[path] = is.Value
 				}

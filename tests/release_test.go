@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 )
 
 // TestRelease writes a release of the package for this platform, with the plugin that other tests use, and has pulumi
@@ -98,7 +98,7 @@ func TestRelease(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "Pulumi.yaml"), plugins.ReplaceAll(example, nil), 0o600))
 
 	stack, err := backend.LocalStack(t.Context(), dir, "test", auto.ConfigMap{
-		"proxmoxTokenSecret": {Value: stacks.Placeholder, Secret: true},
+		"proxmoxTokenSecret": {Value: config.Placeholder, Secret: true},
 	})
 	require.NoError(t, err)
 	stack.Workspace().SetEnvVar("TALOS_PROXMOX_OFFLINE", "1")

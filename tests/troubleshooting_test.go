@@ -42,7 +42,7 @@ var remedies = map[string]remedied{
 	},
 	`"have no room for"`: {
 		nil, nil, "",
-		"TestInvalidConfigs has the message in stacks/testdata/wrong: it asks for another configuration, or more hardware",
+		"TestInvalidConfigs has the message in stacks/config/testdata/wrong: it asks for another configuration, or more hardware",
 	},
 	`"the credentials lack"`:              {by("TestPrivilegeOfAChange"), by("TestPrivilegeOfAChange"), "", ""},
 	`"a machine answers there already"`:   {by("TestImpostorBeforeCreation"), by("TestImpostorBeforeCreation"), "", ""},

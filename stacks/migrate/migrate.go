@@ -17,7 +17,7 @@ import (
 
 	"talos-proxmox/components/planner"
 	"talos-proxmox/components/spec"
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/contract"
 )
 
@@ -51,7 +51,7 @@ var lastNumber = regexp.MustCompile(`(\d+)\D*$`)
 var canonical = regexp.MustCompile(`^talos-(v\d+\.\d+\.\d+)-base$`)
 
 // TFVars reads a file of variables, terraform.tfvars or terraform.tfvars.json. The stack file that it returns is one
-// that stacks.LoadFile takes; the error holds everything that keeps it from being one.
+// that config.LoadFile takes; the error holds everything that keeps it from being one.
 func TFVars(path string, text []byte, o Options) (*Result, error) {
 	v, err := read(path, text)
 	if err != nil {
@@ -80,7 +80,7 @@ func TFVars(path string, text []byte, o Options) (*Result, error) {
 		return nil, err
 	}
 
-	if _, err := stacks.LoadText(file, "."); err != nil {
+	if _, err := config.LoadText(file, "."); err != nil {
 		return nil, fmt.Errorf("the variables do not make a stack: %w", err)
 	}
 

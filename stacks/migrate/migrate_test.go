@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/golden"
 )
@@ -28,7 +28,7 @@ func file(t *testing.T, name string) string {
 func nodes(t *testing.T, text []byte) []string {
 	t.Helper()
 
-	config, err := stacks.LoadText(text, ".")
+	config, err := config.LoadText(text, ".")
 	require.NoError(t, err)
 
 	p, err := config.Plan()

@@ -11,7 +11,7 @@ import (
 
 	"talos-proxmox/components/planner"
 	"talos-proxmox/components/spec"
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 )
 
 // Result is a stack file with the addresses of a nodes.json in it.
@@ -29,19 +29,19 @@ type Result struct {
 // that does not fit.
 func (f *File) Apply(stackFile []byte, root string) (*Result, error) {
 	// What the addresses are missing for is expected to be wrong.
-	config, err := stacks.LoadText(stackFile, root)
+	c, err := config.LoadText(stackFile, root)
 
 	var problems spec.Problems
 	if err != nil && !errors.As(err, &problems) {
 		return nil, err
 	}
 
-	if a := config.Network.Addressing; a != spec.AddressingReported {
+	if a := c.Network.Addressing; a != spec.AddressingReported {
 		return nil, fmt.Errorf("network.addressing must be reported for the addresses of nodes.json (given: %s); "+
 			"set it, or leave the addresses to what it says", a)
 	}
 
-	chosen, notes, err := f.assign(config)
+	chosen, notes, err := f.assign(c)
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +51,8 @@ func (f *File) Apply(stackFile []byte, root string) (*Result, error) {
 		return nil, err
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(config.Pools)) {
-		if err := state(value(b.pools, name), config.Pools[name], chosen[name]); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(c.Pools)) {
+		if err := state(value(b.pools, name), c.Pools[name], chosen[name]); err != nil {
 			return nil, fmt.Errorf("pools.%s: %w", name, err)
 		}
 	}
@@ -62,23 +62,23 @@ func (f *File) Apply(stackFile []byte, root string) (*Result, error) {
 		return nil, err
 	}
 
-	r := &Result{Text: b.file(text), Pools: text, Notes: append(notes, f.compare(config)...)}
-	_, err = stacks.LoadText(r.Text, root)
+	r := &Result{Text: b.file(text), Pools: text, Notes: append(notes, f.compare(c)...)}
+	_, err = config.LoadText(r.Text, root)
 
 	return r, err
 }
 
 // assign finds the nodes of the stack that the file speaks of: addresses by pool and the node's number.
-func (f *File) assign(config stacks.Config) (chosen map[string]map[string]string, notes []string, err error) {
+func (f *File) assign(c config.Config) (chosen map[string]map[string]string, notes []string, err error) {
 	type node struct{ pool, number string }
 
 	of := map[spec.Role]map[string]node{spec.RoleControlPlane: {}, spec.RoleWorker: {}}
 	chosen = map[string]map[string]string{}
 
-	for name, pool := range config.Pools {
+	for name, pool := range c.Pools {
 		chosen[name] = map[string]string{}
 
-		for number, called := range planner.NodeNames(pool, config.Cluster.Name, name) {
+		for number, called := range planner.NodeNames(pool, c.Cluster.Name, name) {
 			of[pool.Role][called] = node{name, number}
 		}
 	}
@@ -119,7 +119,7 @@ func (f *File) assign(config stacks.Config) (chosen map[string]map[string]string
 			at := known[left]
 			notes = append(notes, left+" is not in nodes.json")
 
-			if config.Pools[at.pool].Addresses != "" {
+			if c.Pools[at.pool].Addresses != "" {
 				errs = append(errs,
 					fmt.Errorf("pools.%s.addresses: gives way to what nodes.json says of each node, and %s is not in it; "+
 						"add it there, or state pools.%s.nodes instead of a range", at.pool, left, at.pool))
@@ -131,10 +131,10 @@ func (f *File) assign(config stacks.Config) (chosen map[string]map[string]string
 }
 
 // compare says what else the file holds and the stack file does not.
-func (f *File) compare(config stacks.Config) []string {
+func (f *File) compare(c config.Config) []string {
 	var notes []string
 
-	endpoint := config.Cluster.Endpoint
+	endpoint := c.Cluster.Endpoint
 	first := len(f.ControlPlanes) > 0 && f.ControlPlaneVIP == f.ControlPlanes[0].DHCP
 
 	if f.ControlPlaneVIP != "" && f.ControlPlaneVIP != endpoint.Address && f.ControlPlaneVIP != endpoint.Host && !first {
@@ -142,7 +142,7 @@ func (f *File) compare(config stacks.Config) []string {
 			" is not written: state it in cluster.endpoint, with the mode that it has")
 	}
 
-	if f.LoginServer != "" && (config.Tailscale == nil || config.Tailscale.LoginServer != f.LoginServer) {
+	if f.LoginServer != "" && (c.Tailscale == nil || c.Tailscale.LoginServer != f.LoginServer) {
 		notes = append(notes, "headscale_login_server "+f.LoginServer+" is not written: state it in tailscale.loginServer")
 	}
 

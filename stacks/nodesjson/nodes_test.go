@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/golden"
 )
@@ -68,7 +68,7 @@ func TestApply(t *testing.T) {
 		"headscale_login_server https://agentydragon.com:8080 is not written: state it in tailscale.loginServer",
 	}, r.Notes)
 
-	config, err := stacks.LoadText(r.Text, "testdata")
+	config, err := config.LoadText(r.Text, "testdata")
 	require.NoError(t, err)
 
 	p, err := config.Plan()

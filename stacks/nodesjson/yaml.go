@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 )
 
 // block is the pools of a stack file, and where they are in it.
@@ -27,10 +27,10 @@ func find(file []byte) (*block, error) {
 	}
 
 	root := document.Content[0]
-	config := value(root, "config")
-	at := max(index(config, stacks.Project+":pools"), index(config, "pools"))
+	keys := value(root, "config")
+	at := max(index(keys, config.Project+":pools"), index(keys, "pools"))
 
-	if at < 0 || config.Style == yaml.FlowStyle || config.Content[at+1].Kind != yaml.MappingNode {
+	if at < 0 || keys.Style == yaml.FlowStyle || keys.Content[at+1].Kind != yaml.MappingNode {
 		return nil,
 			errors.New(
 				"the stack file has no block of pools that could be written to: write it below config, on lines of its own")
@@ -40,13 +40,13 @@ func find(file []byte) (*block, error) {
 	end := len(lines)
 
 	// What comes next: a sibling of pools, or of config.
-	if next := at + 2; next < len(config.Content) {
-		end = config.Content[next].Line - 1
+	if next := at + 2; next < len(keys.Content) {
+		end = keys.Content[next].Line - 1
 	} else if next := index(root, "config") + 2; next < len(root.Content) {
 		end = root.Content[next].Line - 1
 	}
 
-	b := &block{key: config.Content[at], pools: config.Content[at+1]}
+	b := &block{key: keys.Content[at], pools: keys.Content[at+1]}
 	end = remarks(lines[:end])
 	b.before, b.after = lines[:b.key.Line-1], lines[end:]
 

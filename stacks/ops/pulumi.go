@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 )
 
 // pulumi hands the terminal over to the CLI. An interrupt reaches it as it reaches us, and it is for it to end.
@@ -42,7 +42,7 @@ var faster = []string{"PULUMI_PARALLEL=64", "PULUMI_PARALLEL_DIFF=true"}
 func environment(args, given []string) []string {
 	env := slices.Concat(faster, given)
 	if args[0] == "destroy" {
-		env = append(env, stacks.DestroyVariable+"=1")
+		env = append(env, config.DestroyVariable+"=1")
 	}
 
 	return env

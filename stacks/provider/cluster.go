@@ -14,6 +14,7 @@ import (
 
 	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/stacks/schema"
 )
@@ -24,7 +25,7 @@ const clusterType = packageName + ":index:Cluster"
 // cluster is the component as the engine sees it: the parent of all that stacks.Deploy makes.
 type cluster struct{ pulumi.ResourceState }
 
-// inputs are those of a cluster, as stacks.Parse reads them.
+// inputs are those of a cluster, as config.Decode reads them.
 type inputs struct {
 	values  map[string]string
 	unknown []string // keys whose values only the update knows
@@ -81,14 +82,14 @@ func newCluster(ctx *pulumi.Context, name string, in inputs, props pulumi.Map, o
 		return nil, err
 	}
 
-	for _, key := range stacks.SecretKeys {
+	for _, key := range config.SecretKeys {
 		if value, given := props[key]; given {
 			props[key] = pulumi.ToSecret(value)
 		}
 	}
 
 	var (
-		late     stacks.Secrets
+		late     config.Secrets
 		problems spec.Problems
 	)
 
@@ -110,19 +111,19 @@ func newCluster(ctx *pulumi.Context, name string, in inputs, props pulumi.Map, o
 		return nil, err
 	}
 
-	config, err := stacks.Parse(in.values, late, dir)
+	settings, err := config.Decode(in.values, late, dir)
 	if err != nil {
 		return nil, err
 	}
 
-	config.OfThisMachine()
+	settings.OfThisMachine()
 
 	c := &cluster{}
 	if err := ctx.RegisterComponentResourceV2(clusterType, name, props, c, options); err != nil {
 		return nil, err
 	}
 
-	deployment, err := stacks.Deploy(ctx, config, pulumi.Parent(c))
+	deployment, err := stacks.Deploy(ctx, settings, pulumi.Parent(c))
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/stacks/schema"
 	"talos-proxmox/tests/golden"
@@ -26,7 +26,7 @@ func TestSchema(t *testing.T) {
 	require.NoError(t, err)
 
 	c := converter{types: object{}, uses: map[string]string{}}
-	config := c.properties(t, schema.Config, "Config", func(name string) string {
+	settings := c.properties(t, schema.Config, "Config", func(name string) string {
 		if name == "Cluster" { // the component has this name
 			return "ClusterSettings"
 		}
@@ -41,8 +41,8 @@ func TestSchema(t *testing.T) {
 		return name
 	})
 
-	for _, key := range stacks.SecretKeys {
-		secret := config["properties"].(object)[key].(object)
+	for _, key := range config.SecretKeys {
+		secret := settings["properties"].(object)[key].(object)
 		secret["secret"] = true
 		secret["description"] = strings.ReplaceAll(secret["description"].(string), " Set it with --secret.", "")
 	}
@@ -77,7 +77,7 @@ func TestSchema(t *testing.T) {
 			"isComponent": true,
 			"description": "A Kubernetes cluster of Talos Linux or K3s nodes on Proxmox VE. Its inputs are the keys of a " +
 				"stack's configuration; absent ones have the defaults that their descriptions name.",
-			"inputProperties": config["properties"], "requiredInputs": config["required"],
+			"inputProperties": settings["properties"], "requiredInputs": settings["required"],
 			"properties": state, "required": result["required"],
 		}},
 	}))

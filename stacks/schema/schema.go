@@ -22,7 +22,7 @@ import (
 var Contract []byte
 
 // Config is the JSON Schema of the configuration: which keys there are, of which type. It is generated from
-// stacks.Config, and a test keeps it current:
+// config.Config, and a test keeps it current:
 //
 //	go test ./stacks -run TestSchema -update
 //

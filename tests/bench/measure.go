@@ -21,7 +21,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"golang.org/x/sync/errgroup"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/tests/chaos/faults"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab/journal"
@@ -173,7 +173,7 @@ func (l *life) open(ctx context.Context) error {
 		return err
 	}
 
-	settings := fmt.Sprintf("name: %s\nruntime: { name: go, options: { binary: %s } }\n", stacks.Project,
+	settings := fmt.Sprintf("name: %s\nruntime: { name: go, options: { binary: %s } }\n", config.Project,
 		filepath.Join(l.bench.dir, program))
 	if err := os.WriteFile(filepath.Join(project, "Pulumi.yaml"), []byte(settings), 0o600); err != nil {
 		return err
@@ -189,7 +189,7 @@ func (l *life) open(ctx context.Context) error {
 		return err
 	}
 
-	if err := l.watchState(stacks.Project, name); err != nil {
+	if err := l.watchState(config.Project, name); err != nil {
 		return err
 	}
 
@@ -231,13 +231,13 @@ func (l *life) close() {
 func (l *life) step(ctx context.Context, stage Stage) (Step, error) {
 	if stage == Destroy {
 		// The nodes are let go of beforehand: an operator states that in the stack's file.
-		if err := l.stack.SetConfigWithOptions(ctx, stacks.Project+":lifecycle.teardown", auto.ConfigValue{Value: "true"},
+		if err := l.stack.SetConfigWithOptions(ctx, config.Project+":lifecycle.teardown", auto.ConfigValue{Value: "true"},
 			&auto.ConfigOptions{Path: true}); err != nil {
 			return Step{}, err
 		}
 
 		// As 'ops run destroy' does it.
-		l.stack.Workspace().SetEnvVar(stacks.DestroyVariable, "1")
+		l.stack.Workspace().SetEnvVar(config.DestroyVariable, "1")
 	}
 
 	before := len(l.rehearsal.Lab.Journal().Entries())

@@ -7,7 +7,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/tests/lab"
 )
 
@@ -17,14 +17,14 @@ const growth = 8
 // dhcp sets up what gives the nodes their addresses: reservations for those that have them stated, as an operator makes
 // them, and leases for those whose address is not known before. Where addresses are static, there is no DHCP at all.
 // Silent nodes get nothing.
-func dhcp(c *lab.Config, p *plan.Plan, config stacks.Config, silent []string, toLab func(netip.Addr) netip.Addr) {
+func dhcp(c *lab.Config, p *plan.Plan, original config.Config, silent []string, toLab func(netip.Addr) netip.Addr) {
 	c.Reservations = map[string]netip.Addr{}
 
 	if p.Addressing == spec.AddressingStatic {
 		return
 	}
 
-	reserve(c.Reservations, config, toLab)
+	reserve(c.Reservations, original, toLab)
 
 	if p.Addressing != spec.AddressingReserved {
 		c.DHCP = rest(p, toLab)
@@ -38,8 +38,8 @@ func dhcp(c *lab.Config, p *plan.Plan, config stacks.Config, silent []string, to
 }
 
 // reserve makes a reservation for every node, and for those that a larger pool would have.
-func reserve(reservations map[string]netip.Addr, config stacks.Config, toLab func(netip.Addr) netip.Addr) {
-	for _, n := range grown(config) {
+func reserve(reservations map[string]netip.Addr, original config.Config, toLab func(netip.Addr) netip.Addr) {
+	for _, n := range grown(original) {
 		if n.Address.IsValid() {
 			reservations[n.MAC] = toLab(n.Address)
 		}
@@ -47,13 +47,13 @@ func reserve(reservations map[string]netip.Addr, config stacks.Config, toLab fun
 }
 
 // grown are the nodes, and those that a larger pool would have as far as the pool has room for them.
-func grown(config stacks.Config) []plan.Node {
+func grown(original config.Config) []plan.Node {
 	var all []plan.Node
 
-	for _, name := range slices.Sorted(maps.Keys(config.Pools)) {
+	for _, name := range slices.Sorted(maps.Keys(original.Pools)) {
 		for more := range growth + 1 {
-			larger := config
-			larger.Pools = maps.Clone(config.Pools)
+			larger := original
+			larger.Pools = maps.Clone(original.Pools)
 			pool := larger.Pools[name]
 
 			if pool.Count != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/tests/lab"
 	"talos-proxmox/tests/lab/world"
 )
 
 // planned is the plan of an example.
-func planned(t *testing.T, stack string) (*plan.Plan, stacks.Config) {
+func planned(t *testing.T, stack string) (*plan.Plan, config.Config) {
 	t.Helper()
 
 	s, err := Find("../..", stack)

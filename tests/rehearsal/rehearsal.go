@@ -16,6 +16,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab"
 	"talos-proxmox/tests/lab/guests"
@@ -198,7 +199,7 @@ func (o Options) released(ctx context.Context) (*upstream.Binary, error) {
 }
 
 // open rewrites the stack and opens it.
-func (r *Rehearsal) open(ctx context.Context, s *Stack, original stacks.Config, o Options,
+func (r *Rehearsal) open(ctx context.Context, s *Stack, original config.Config, o Options,
 	toLab func(netip.Addr) netip.Addr,
 ) error {
 	var err error
@@ -241,7 +242,7 @@ func (r *Rehearsal) Open(ctx context.Context, name string) (auto.Stack, error) {
 		return auto.Stack{}, err
 	}
 
-	stack, err := r.Backend.InlineStack(ctx, stacks.Project, name, stacks.ProgramIn(work), nil,
+	stack, err := r.Backend.InlineStack(ctx, config.Project, name, stacks.ProgramIn(work), nil,
 		append([]auto.LocalWorkspaceOption{auto.WorkDir(work)}, r.workspace...)...)
 	if err != nil {
 		return auto.Stack{}, err
@@ -285,7 +286,7 @@ func (r *Rehearsal) WriteStackFile(path string) error {
 	public := &Stack{values: map[string]string{}, policy: r.rewritten.policy}
 
 	for key, value := range r.rewritten.values {
-		if _, secret := r.Secrets()[stacks.Project+":"+key]; !secret {
+		if _, secret := r.Secrets()[config.Project+":"+key]; !secret {
 			public.values[key] = value
 		}
 	}
@@ -297,9 +298,9 @@ func (r *Rehearsal) WriteStackFile(path string) error {
 func (r *Rehearsal) Secrets() auto.ConfigMap {
 	secrets := auto.ConfigMap{}
 
-	for _, key := range stacks.SecretKeys {
+	for _, key := range config.SecretKeys {
 		if value, ok := r.rewritten.values[key]; ok {
-			secrets[stacks.Project+":"+key] = auto.ConfigValue{Value: value, Secret: true}
+			secrets[config.Project+":"+key] = auto.ConfigValue{Value: value, Secret: true}
 		}
 	}
 

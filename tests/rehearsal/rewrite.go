@@ -9,13 +9,13 @@ import (
 
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/spec"
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/tests/lab"
 )
 
 // rewrite makes a copy of a stack that means the lab instead of the operator's Proxmox VE: its endpoint and
 // credentials, and every address of the stack's network mapped onto the lab's. The program does not notice.
-func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, to access, network netip.Prefix,
+func (s *Stack) rewrite(original config.Config, l *lab.Lab, to access, network netip.Prefix,
 	toLab func(netip.Addr) netip.Addr,
 ) (*Stack, error) {
 	r := &Stack{Name: s.Name, Path: s.Path, values: maps.Clone(s.values), policy: s.policy}
@@ -23,14 +23,14 @@ func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, to access, network net
 	// The rehearsal runs in another directory: what files hold goes where their paths were.
 	errs := []error{
 		r.edit("cluster", func(cluster map[string]any) {
-			inline(cluster, config.Cluster.Patches)
-			inlineTexts(cluster, "manifests", config.Cluster.Manifests)
-			inlineTexts(cluster, "trustedCAs", config.Cluster.TrustedCAs)
-			inlineText(cluster, "audit", config.Cluster.APIServer.Audit)
-			inlineText(cluster, "authentication", config.Cluster.APIServer.Authentication)
+			inline(cluster, original.Cluster.Patches)
+			inlineTexts(cluster, "manifests", original.Cluster.Manifests)
+			inlineTexts(cluster, "trustedCAs", original.Cluster.TrustedCAs)
+			inlineText(cluster, "audit", original.Cluster.APIServer.Audit)
+			inlineText(cluster, "authentication", original.Cluster.APIServer.Authentication)
 		}),
 		r.edit("pools", func(pools map[string]any) {
-			for name, pool := range config.Pools {
+			for name, pool := range original.Pools {
 				block := pools[name].(map[string]any)
 				inline(block, pool.Patches)
 
@@ -56,23 +56,23 @@ func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, to access, network net
 	}
 
 	for _, key := range []string{"csiToken", "ccmToken"} {
-		if r.values[key] == stacks.Placeholder {
-			r.values[key] = "rehearsal@pve!" + key + "=" + stacks.Placeholder
+		if r.values[key] == config.Placeholder {
+			r.values[key] = "rehearsal@pve!" + key + "=" + config.Placeholder
 		}
 	}
 
-	if r.values["gitOpsKey"] == stacks.Placeholder && strings.HasPrefix(config.Cluster.GitOps.Repository, "ssh://") {
+	if r.values["gitOpsKey"] == config.Placeholder && strings.HasPrefix(original.Cluster.GitOps.Repository, "ssh://") {
 		r.values["gitOpsKey"] = l.SSH().PrivateKey
 	}
 
 	// What is encrypted in the file cannot be read here, and nodes of the lab do without it.
 	for _, key := range []string{"secretManifests", "registryLogins", "ageKey"} {
-		if r.values[key] == stacks.Placeholder {
+		if r.values[key] == config.Placeholder {
 			delete(r.values, key)
 		}
 	}
 
-	errs = append(errs, r.rewriteImages(config, l))
+	errs = append(errs, r.rewriteImages(original, l))
 
 	errs = append(errs, r.edit("proxmox", func(proxmox map[string]any) {
 		proxmox["endpoint"] = to.endpoint
@@ -87,8 +87,8 @@ func (s *Stack) rewrite(config stacks.Config, l *lab.Lab, to access, network net
 			r.values["proxmoxTokenSecret"] = to.credentials.TokenSecret
 		}
 
-		if config.Proxmox.SSH != nil {
-			to.rewriteSSH(proxmox["ssh"].(map[string]any), config.Proxmox.Hosts)
+		if original.Proxmox.SSH != nil {
+			to.rewriteSSH(proxmox["ssh"].(map[string]any), original.Proxmox.Hosts)
 			r.values["sshPrivateKey"] = to.sshKey
 		}
 	}))
@@ -133,7 +133,7 @@ func (to access) rewriteSSH(login map[string]any, hosts []spec.Host) {
 }
 
 // rewriteImages has images come from the lab.
-func (s *Stack) rewriteImages(config stacks.Config, l *lab.Lab) error {
+func (s *Stack) rewriteImages(original config.Config, l *lab.Lab) error {
 	iso := func(block any, given *spec.ISOImage) {
 		if given == nil || given.URL == "" {
 			return
@@ -149,9 +149,9 @@ func (s *Stack) rewriteImages(config stacks.Config, l *lab.Lab) error {
 	}
 
 	image := s.edit("image", func(image map[string]any) {
-		iso(image, &config.Image.ISO)
+		iso(image, &original.Image.ISO)
 
-		if c := config.Image.CloudImage; c.URL != "" {
+		if c := original.Image.CloudImage; c.URL != "" {
 			path := mirrored(c.URL)
 			to := image["cloudImage"].(map[string]any)
 			to["url"] = l.FactoryURL() + path
@@ -161,8 +161,8 @@ func (s *Stack) rewriteImages(config stacks.Config, l *lab.Lab) error {
 			}
 		}
 
-		if config.Cluster.Distribution != spec.DistributionK3s &&
-			(config.Image.Source == "" || config.Image.Source == spec.SourceFactory) {
+		if original.Cluster.Distribution != spec.DistributionK3s &&
+			(original.Image.Source == "" || original.Image.Source == spec.SourceFactory) {
 			block, _ := image["factory"].(map[string]any)
 			if block == nil {
 				block = map[string]any{}
@@ -174,7 +174,7 @@ func (s *Stack) rewriteImages(config stacks.Config, l *lab.Lab) error {
 	})
 
 	pools := s.edit("pools", func(pools map[string]any) {
-		for name, pool := range config.Pools {
+		for name, pool := range original.Pools {
 			iso(pools[name].(map[string]any)["image"], pool.Image.ISO)
 		}
 	})

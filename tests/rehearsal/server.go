@@ -21,7 +21,7 @@ import (
 	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight/permissions"
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/tests/lab"
 	"talos-proxmox/tests/lab/factory"
 	"talos-proxmox/tests/lab/guests"
@@ -122,10 +122,10 @@ func (s *Server) access() access {
 
 // agents writes what the guest agents of the stack's VMs are to say. The stand-in for QEMU reads it when a VM starts,
 // and answers in place of what runs in the VM. So each node's address is reserved before.
-func (s *Server) agents(c *lab.Config, config stacks.Config, bits int, toLab func(netip.Addr) netip.Addr) error {
+func (s *Server) agents(c *lab.Config, original config.Config, bits int, toLab func(netip.Addr) netip.Addr) error {
 	next := c.DHCP.From
 
-	for _, n := range grown(config) {
+	for _, n := range grown(original) {
 		address, reserved := c.Reservations[n.MAC]
 
 		switch {

@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"talos-proxmox/policy/rules"
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 )
 
 // Stack is a stack's configuration as its file has it.
@@ -82,7 +82,7 @@ func ReadStack(path string) (*Stack, error) {
 				path, name)
 	}
 
-	values, err := stacks.ReadValues(path)
+	values, err := config.ReadValues(path)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +128,8 @@ func (s *Stack) Check() error {
 }
 
 // parse checks the configuration as the program does. Patch files are read from below the file's own directory.
-func (s *Stack) parse() (stacks.Config, error) {
-	return stacks.Parse(s.values, stacks.Secrets{}, filepath.Dir(s.Path))
+func (s *Stack) parse() (config.Config, error) {
+	return config.Decode(s.values, config.Secrets{}, filepath.Dir(s.Path))
 }
 
 // edit changes a key that holds a block, which may be absent.
@@ -152,8 +152,8 @@ func (s *Stack) edit(key string, change func(block map[string]any)) error {
 
 // write writes the configuration as a stack file.
 func (s *Stack) write(path string) error {
-	config := map[string]any{}
-	maps.Copy(config, s.policy)
+	settings := map[string]any{}
+	maps.Copy(settings, s.policy)
 
 	for key, text := range s.values {
 		var value any
@@ -161,7 +161,7 @@ func (s *Stack) write(path string) error {
 			value = text
 		}
 
-		config[stacks.Project+":"+key] = value
+		settings[config.Project+":"+key] = value
 	}
 
 	var b bytes.Buffer
@@ -169,7 +169,7 @@ func (s *Stack) write(path string) error {
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
 
-	if err := enc.Encode(map[string]any{"config": config}); err != nil {
+	if err := enc.Encode(map[string]any{"config": settings}); err != nil {
 		return err
 	}
 

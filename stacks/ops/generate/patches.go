@@ -15,7 +15,7 @@ import (
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 )
 
 // oldest is the oldest version of Talos whose defaults a cluster is looked for with.
@@ -113,12 +113,12 @@ func (w *writer) rendered(first *machine, contract string) (map[*machine]talosco
 		return nil, err
 	}
 
-	config, err := stacks.LoadText(file, ".")
+	c, err := config.LoadText(file, ".")
 	if err != nil {
 		return nil, err
 	}
 
-	p, err := config.Plan()
+	p, err := c.Plan()
 	if err != nil {
 		return nil, err
 	}

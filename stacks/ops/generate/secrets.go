@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"talos-proxmox/components/atomicfile"
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 )
 
 // Secret is a value of the configuration that may be secret.
@@ -41,7 +41,7 @@ func takeSecrets(pools tree) []Secret {
 
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
 		pool := pools[name].(tree)
-		path := stacks.Project + ":pools." + name
+		path := config.Project + ":pools." + name
 		take(path, pool)
 
 		for _, key := range []string{"nodes", "gpus"} {

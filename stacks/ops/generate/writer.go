@@ -15,7 +15,7 @@ import (
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/talosimage"
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 )
 
 // writer carries what is known while the file is written.
@@ -59,15 +59,15 @@ func (w *writer) write() (*Result, error) {
 		return nil, err
 	}
 
-	config := w.config(first, contract)
-	secrets := takeSecrets(config.pools)
+	settings := w.config(first, contract)
+	secrets := takeSecrets(settings.pools)
 
-	file, err := config.encode()
+	file, err := settings.encode()
 	if err != nil {
 		return nil, err
 	}
 
-	if _, err := stacks.LoadText(file, "."); err != nil {
+	if _, err := config.LoadText(file, "."); err != nil {
 		w.note("the file is not valid yet, correct it by hand: %v", err)
 	}
 
@@ -188,7 +188,7 @@ func (s section) MarshalYAML() (any, error) {
 			return nil, err
 		}
 
-		mapping.Content = append(mapping.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: stacks.Project + ":" + entry.key},
+		mapping.Content = append(mapping.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: config.Project + ":" + entry.key},
 			&value)
 	}
 

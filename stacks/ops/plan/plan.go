@@ -5,18 +5,18 @@ import (
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 )
 
 // OfFile plans a stack file and has Talos validate the machine configurations of the plan, whose warnings hold what
 // Talos advises. Nothing is contacted. The error holds everything that is wrong (spec.Problems).
 func OfFile(path string) (spec.Spec, *plan.Plan, error) {
-	config, err := stacks.LoadFile(path)
+	c, err := config.LoadFile(path)
 	if err != nil {
 		return spec.Spec{}, nil, err
 	}
 
-	p, err := config.Plan()
+	p, err := c.Plan()
 	if err != nil {
 		return spec.Spec{}, nil, err
 	}
@@ -28,5 +28,5 @@ func OfFile(path string) (spec.Spec, *plan.Plan, error) {
 
 	p.Warnings = append(p.Warnings, warnings...)
 
-	return config.Spec, p, nil
+	return c.Spec, p, nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 )
 
 // Pulumi is a stack, reached with the Automation API.
@@ -175,10 +175,10 @@ func (p *Pulumi) Resources(ctx context.Context) ([]string, error) {
 }
 
 // Config is the stack's configuration as the program reads it: from its file and from environments, secrets decrypted.
-func (p *Pulumi) Config(ctx context.Context) (stacks.Config, error) {
+func (p *Pulumi) Config(ctx context.Context) (config.Config, error) {
 	all, err := p.GetAllConfig(ctx)
 	if err != nil {
-		return stacks.Config{}, brief(err)
+		return config.Config{}, brief(err)
 	}
 
 	values := map[string]string{}
@@ -189,7 +189,7 @@ func (p *Pulumi) Config(ctx context.Context) (stacks.Config, error) {
 		}
 	}
 
-	return stacks.Parse(values, stacks.Secrets{}, p.Workspace().WorkDir())
+	return config.Decode(values, config.Secrets{}, p.Workspace().WorkDir())
 }
 
 // CheckConfig implements Stack.

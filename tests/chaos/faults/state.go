@@ -10,14 +10,14 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 )
 
 // state is the stack's state as the backend has it on disk. It is read there because the CLI takes a second to tell it.
 type state struct{ apitype.DeploymentV3 }
 
 func (g *Harness) state() (state, error) {
-	text, err := os.ReadFile(filepath.Join(g.r.Backend.Dir(), "state", ".pulumi", "stacks", stacks.Project,
+	text, err := os.ReadFile(filepath.Join(g.r.Backend.Dir(), "state", ".pulumi", "stacks", config.Project,
 		g.r.Stack.Name()+".json"))
 	if err != nil {
 		return state{}, err

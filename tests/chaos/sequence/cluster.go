@@ -17,7 +17,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"go.yaml.in/yaml/v3"
 
-	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/tests/chaos/faults"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab/talos"
@@ -99,7 +99,7 @@ func (c *cluster) write(to Config) error {
 		return err
 	}
 
-	block := func(key string) map[string]any { return file.Config[stacks.Project+":"+key].(map[string]any) }
+	block := func(key string) map[string]any { return file.Config[config.Project+":"+key].(map[string]any) }
 	ordinals := func(all []int) map[string]any {
 		nodes := map[string]any{}
 		for _, n := range all {
@@ -120,7 +120,7 @@ func (c *cluster) write(to Config) error {
 	}
 
 	if to.MemoryMiB > 0 {
-		file.Config[stacks.Project+":defaults"] = map[string]any{"memoryMiB": to.MemoryMiB}
+		file.Config[config.Project+":defaults"] = map[string]any{"memoryMiB": to.MemoryMiB}
 	}
 
 	var patches []any

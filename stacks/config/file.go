@@ -1,4 +1,4 @@
-package stacks
+package config
 
 import (
 	"encoding/json"
@@ -17,12 +17,6 @@ import (
 	"talos-proxmox/stacks/schema"
 )
 
-// Project is the namespace of the configuration's keys, and the name in Pulumi.yaml.
-const Project = "talos-proxmox"
-
-// Placeholder takes the place of a secret that is encrypted in the file, or is not in it at all.
-const Placeholder = "00000000-0000-0000-0000-000000000000"
-
 // LoadFile reads the configuration of a stack file without Pulumi, to show or check it. Secrets are neither decrypted
 // nor asked for: each one that is needed has a stand-in. The error is as Load's.
 func LoadFile(path string) (Config, error) {
@@ -39,18 +33,19 @@ func LoadFile(path string) (Config, error) {
 	return config, err
 }
 
-// LoadText is LoadFile for the text of a stack file that is not written yet. Patch files are read from below root.
+// LoadText is LoadFile for the text of a stack file that is not written yet. Files that it names are read from below
+// root.
 func LoadText(text []byte, root string) (Config, error) {
 	values, unquoted, err := valuesIn(text)
 	if err != nil {
 		return Config{}, err
 	}
 
-	return parse(values, Secrets{}, unquoted, root)
+	return decode(values, Secrets{}, unquoted, root)
 }
 
-// ReadValues returns the values of a stack file as Parse takes them, by key without the namespace, with stand-ins for
-// secrets.
+// ReadValues returns the values of a stack file as Decode takes them, by key without the namespace, with stand-ins for
+// secrets. They are not checked; keys that Pulumi passes over are an error (spec.Problems).
 func ReadValues(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -1,4 +1,4 @@
-package stacks
+package config
 
 import (
 	"encoding/json"
@@ -26,7 +26,7 @@ func TestOtherNamespaces(t *testing.T) {
 		_, err = Load(ctx, t.TempDir())
 
 		return nil
-	}, pulumi.WithMocks("home", "lab", &recorder{}), func(info *pulumi.RunInfo) { info.Config = given })
+	}, pulumi.WithMocks("home", "lab", nothing{}), func(info *pulumi.RunInfo) { info.Config = given })
 	require.NoError(t, failed)
 
 	const lost = "has another namespace than home"
@@ -43,3 +43,6 @@ func TestOtherNamespaces(t *testing.T) {
 		require.NotContains(t, err.Error(), key)
 	}
 }
+
+// nothing is a monitor of programs that register nothing.
+type nothing struct{ pulumi.MockResourceMonitor }

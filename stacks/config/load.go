@@ -1,4 +1,4 @@
-package stacks
+package config
 
 import (
 	"encoding/json"
@@ -16,8 +16,8 @@ import (
 )
 
 // Load reads the stack's configuration strictly. The error holds all problems (spec.Problems): unknown keys, wrong
-// types, and everything that planning finds in what could be read. The root is the project's directory, the current one
-// when empty.
+// types, and everything that planning finds in what could be read. The root is the project's directory, the working
+// directory when empty; files that the configuration names are read from below it.
 func Load(ctx *pulumi.Context, root string) (Config, error) {
 	if root == "" {
 		root = "."
@@ -64,24 +64,7 @@ func Load(ctx *pulumi.Context, root string) (Config, error) {
 		lost = slices.Concat(misplaced, lost)
 	}
 
-	config, err := parse(values, Secrets{}, lost, root)
-
-	return config, err
-}
-
-// DestroyVariable is the environment variable that tells the program that the run destroys the stack: the engine does
-// not tell it.
-const DestroyVariable = "TALOS_PROXMOX_DESTROY"
-
-// offlineVariable keeps previews from asking Proxmox VE.
-const offlineVariable = "TALOS_PROXMOX_OFFLINE"
-
-func offline() string {
-	if os.Getenv(offlineVariable) == "" {
-		return ""
-	}
-
-	return offlineVariable + " is set"
+	return decode(values, Secrets{}, lost, root)
 }
 
 // keysGiven are the keys that the operator wrote, with their namespaces, from the environment of the program or, where

@@ -1,11 +1,13 @@
-package stacks
+package config
 
 import (
 	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
+	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
 
@@ -15,6 +17,20 @@ var (
 	tokenSecret = regexp.MustCompile(`^[a-zA-Z0-9-]+$`)
 	userName    = regexp.MustCompile(`^[^\s@!=]+@[^\s@!=]+$`)
 )
+
+// Access is how Proxmox VE is reached, by the API token or by the user that the configuration names. A duration that
+// lifecycle does not state is zero, which stands for the client's default.
+func (c Config) Access() proxmoxapi.Access {
+	timeout, _ := time.ParseDuration(c.Lifecycle.TaskTimeout) // the plan refuses what is none; absent: 0
+	grace, _ := time.ParseDuration(c.Lifecycle.SettleTimeout)
+
+	return proxmoxapi.Access{
+		TaskTimeout: timeout, GracePeriod: grace,
+		Endpoint: c.Proxmox.Endpoint, Insecure: c.Proxmox.Insecure,
+		TokenID: c.Proxmox.TokenID, TokenSecret: c.ProxmoxTokenSecret,
+		Username: c.Proxmox.Username, Password: c.ProxmoxPassword, Offline: c.Offline,
+	}
+}
 
 // checkAccess checks how Proxmox VE is reached. No secret is ever quoted.
 func (c Config) checkAccess() spec.Problems {

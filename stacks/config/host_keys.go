@@ -1,4 +1,4 @@
-package stacks
+package config
 
 import (
 	"errors"
@@ -41,9 +41,10 @@ func (c Config) checkPipeline(p *plan.Plan) spec.Problems {
 	return ps
 }
 
-// trustHostKeys adds the stated host keys to a file of known hosts. The provider looks there when it connects, and
-// accepts any key of a host without one.
-func trustHostKeys(path string, login *spec.SSH) error {
+// TrustHostKeys adds the host keys that a login states to a file of known hosts, which is made if it is absent. Without
+// a path, a login or keys, it does nothing. The provider looks there when it connects, and accepts any key of a host
+// without one. A host for which the file has another key of the same type is an error (spec.Problems).
+func TrustHostKeys(path string, login *spec.SSH) error {
 	if path == "" || login == nil || len(login.HostKeys) == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package stacks
+package config
 
 import (
 	"path/filepath"
@@ -40,7 +40,7 @@ func TestInvalidConfigs(t *testing.T) {
 
 // TestSecretsAreRequired: a stack that Pulumi loads has no stand-ins.
 func TestSecretsAreRequired(t *testing.T) {
-	all, err := readConfig("examples/Pulumi.atlas.yaml")
+	all, err := readConfig("../examples/Pulumi.atlas.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,20 +55,20 @@ func TestSecretsAreRequired(t *testing.T) {
 		"  - tailscaleAuthKey: is required: tailscale is set; run: pulumi config set --secret tailscaleAuthKey, " +
 		"or set HEADSCALE_AUTH_KEY in the environment"
 
-	if _, err = Parse(values, Secrets{}, "."); err == nil || err.Error() != want {
+	if _, err = Decode(values, Secrets{}, "."); err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 
 	values["proxmoxTokenSecret"], values["tailscaleAuthKey"] = "not a secret, but long", "tskey-auth-x"
 
-	_, err = Parse(values, Secrets{}, ".")
+	_, err = Decode(values, Secrets{}, ".")
 	if err == nil || strings.Contains(err.Error(), "but long") {
 		t.Errorf("a secret of a wrong form is not refused, or quoted: %v", err)
 	}
 
 	values["proxmoxTokenSecret"] = "0b3c-1d"
 
-	c, err := Parse(values, Secrets{}, ".")
+	c, err := Decode(values, Secrets{}, ".")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package stacks
+package config
 
 import (
 	"net"
@@ -28,7 +28,7 @@ func TestTrustHostKeys(t *testing.T) {
 
 	require.NoError(t, os.Mkdir(filepath.Dir(path), 0o700))
 	require.NoError(t, os.WriteFile(path, []byte("10.0.0.9 "+otherKey), 0o600))
-	require.NoError(t, trustHostKeys(path, login))
+	require.NoError(t, TrustHostKeys(path, login))
 
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -42,30 +42,30 @@ func TestTrustHostKeys(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, known("[10.0.0.2]:2222", &net.TCPAddr{}, key), "key mismatch")
 
-	require.NoError(t, trustHostKeys(path, login))
+	require.NoError(t, TrustHostKeys(path, login))
 
 	again, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, text, again)
 
 	login.HostKeys["a"] = otherKey
-	require.EqualError(t, trustHostKeys(path, login), "the configuration has 1 problem:\n"+
+	require.EqualError(t, TrustHostKeys(path, login), "the configuration has 1 problem:\n"+
 		"  - proxmox.ssh.hostKeys.a: is not the key that "+path+" has for 10.0.0.2:2222 (given: "+ssh.FingerprintSHA256(key)+
 		"); run: ssh-keygen -R '[10.0.0.2]:2222'")
 
-	require.NoError(t, trustHostKeys("", login))
+	require.NoError(t, TrustHostKeys("", login))
 }
 
 // TestPipelineNeedsHostKeys: where no machine remembers a host, a stack that uses SSH states the keys.
 func TestPipelineNeedsHostKeys(t *testing.T) {
 	t.Parallel()
 
-	config, err := LoadFile(filepath.Join("examples", "Pulumi.k3s.yaml"))
+	config, err := LoadFile("../examples/Pulumi.k3s.yaml")
 	require.NoError(t, err)
 
 	config.Pipeline, config.SSHPrivateKey = true, "key"
 
-	_, problems, err := config.check(nil)
+	_, problems, err := config.Check(nil)
 	require.NoError(t, err)
 	require.Contains(t, problems.Err().Error(), "proxmox.ssh.hostKeys.pve: is required in a pipeline: "+
 		"the provider would accept the key of any machine; run 'ssh-keyscan -t ed25519 <address>', compare with")
@@ -73,7 +73,7 @@ func TestPipelineNeedsHostKeys(t *testing.T) {
 	config.Proxmox.SSH.HostKeys = map[string]string{"pve": otherKey}
 	config.Proxmox.SSH.Addresses = map[string]string{"pve": "10.0.0.2"}
 
-	_, problems, err = config.check(nil)
+	_, problems, err = config.Check(nil)
 	require.NoError(t, err)
 	require.NotContains(t, problems.Err().Error(), "hostKeys")
 }

@@ -1,4 +1,4 @@
-package stacks
+package config
 
 import (
 	"crypto/ed25519"
@@ -19,7 +19,7 @@ import (
 
 // TestKeyOfTheTailnet: the environment goes before the stack, only where there is a tailnet, and no error shows a key.
 func TestKeyOfTheTailnet(t *testing.T) {
-	all, err := readConfig("examples/Pulumi.atlas.yaml")
+	all, err := readConfig("../examples/Pulumi.atlas.yaml")
 	require.NoError(t, err)
 	values, _, err := valuesOf(all)
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func TestKeyOfTheTailnet(t *testing.T) {
 			c, err = Load(ctx, t.TempDir())
 
 			return nil
-		}, pulumi.WithMocks("talos-proxmox", "atlas", &recorder{}), func(info *pulumi.RunInfo) {
+		}, pulumi.WithMocks("talos-proxmox", "atlas", nothing{}), func(info *pulumi.RunInfo) {
 			info.Config, info.ConfigSecretKeys = prefixed, secret
 		})
 		require.NoError(t, failed)
@@ -148,7 +148,7 @@ func TestOffline(t *testing.T) {
 	for value, want := range map[string]string{"": "", "1": "TALOS_PROXMOX_OFFLINE is set"} {
 		t.Setenv("TALOS_PROXMOX_OFFLINE", value)
 
-		config, err := LoadFile("examples/Pulumi.atlas.yaml")
+		config, err := LoadFile("../examples/Pulumi.atlas.yaml")
 		require.NoError(t, err)
 		assert.Equal(t, want, config.Access().Offline)
 	}

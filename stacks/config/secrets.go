@@ -1,4 +1,4 @@
-package stacks
+package config
 
 import (
 	"errors"
@@ -25,6 +25,9 @@ func takeKeyFromEnvironment(values map[string]string) {
 		values["tailscaleAuthKey"] = key
 	}
 }
+
+// Placeholder takes the place of a secret that is encrypted in the file, or is not in it at all.
+const Placeholder = "00000000-0000-0000-0000-000000000000"
 
 // SecretKeys are the keys of Config that are secret.
 var SecretKeys = []string{

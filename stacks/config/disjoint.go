@@ -1,0 +1,70 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
+)
+
+// Planned is a cluster of a program: its configuration, and the plan of it.
+type Planned struct {
+	Config Config
+	Plan   *plan.Plan
+}
+
+// OfCluster returns problems with the name of the cluster in their paths, for a program that has several.
+func OfCluster(cluster string, found spec.Problems) spec.Problems {
+	found = slices.Clone(found)
+	for i := range found {
+		found[i].Path = "cluster " + cluster + ": " + found[i].Path
+	}
+
+	return found
+}
+
+// CheckDisjoint refuses what clusters of one program share and must not: names and, on the same Proxmox VE, VMIDs, MAC
+// addresses and addresses. Proxmox VE cannot show it: none of them may exist yet.
+func CheckDisjoint(clusters []Planned) spec.Problems {
+	var problems spec.Problems
+
+	owners, reported := map[string]string{}, map[string]bool{}
+	claim := func(path, rule, value, owner string) {
+		other, taken := owners[rule+value]
+
+		switch {
+		case !taken:
+			owners[rule+value] = owner
+		case !reported[path]:
+			reported[path] = true
+
+			problems.Add(path, "clashes with cluster "+other+" of this program", value, "choose another one for either")
+		}
+	}
+
+	for _, c := range clusters {
+		p := c.Plan
+		path := "cluster " + p.Cluster + ": "
+		claim(path+"cluster.name", "name", p.Cluster, p.Cluster)
+
+		for _, n := range p.Nodes() {
+			pool := path + "pools." + n.Pool
+			claim(pool+".vmids", c.Config.Proxmox.Endpoint+" VMID ", strconv.Itoa(n.VMID), p.Cluster)
+
+			for _, nic := range n.NICs {
+				claim(pool+".mac", c.Config.Proxmox.Endpoint+" MAC ", nic.MAC, p.Cluster)
+			}
+
+			if n.Address.IsValid() {
+				claim(pool+".addresses", c.Config.Proxmox.Endpoint+" address ", n.Address.String(), p.Cluster)
+			}
+		}
+
+		if p.VIP.IsValid() {
+			claim(path+"cluster.endpoint.address", c.Config.Proxmox.Endpoint+" address ", p.VIP.String(), p.Cluster)
+		}
+	}
+
+	return problems
+}

@@ -27,6 +27,8 @@ type Discovery struct {
 	Timeout time.Duration
 	// Optional makes an address that cannot be found no error.
 	Optional bool
+	// Teardown says that the cluster is about to be destroyed: a VM that is off needs no address.
+	Teardown bool
 	// Proxmox is asked when the provider has not seen the address; nil: it is not asked.
 	Proxmox Proxmox
 
@@ -39,7 +41,9 @@ func DiscoveryOf(p *plan.Plan, proxmox Proxmox) *Discovery {
 		return nil
 	}
 
-	return &Discovery{Network: p.Network, Except: p.VIP, Timeout: p.AgentTimeout, Proxmox: proxmox}
+	return &Discovery{
+		Network: p.Network, Except: p.VIP, Timeout: p.AgentTimeout, Teardown: p.Teardown, Proxmox: proxmox,
+	}
 }
 
 // find is the address that the guest agent of a node reports. It is unknown in a preview until it has been seen once,
@@ -134,8 +138,12 @@ func (d *Discovery) choose(n plan.Node, links []proxmoxapi.Link) (netip.Addr, er
 	}
 }
 
-// errNoVM says that there is no VM with the node's VMID.
-var errNoVM = errors.New("does not exist on Proxmox VE")
+var (
+	// errNoVM says that there is no VM with the node's VMID.
+	errNoVM = errors.New("does not exist on Proxmox VE")
+	// errStopped says that the VM is off, and will not be started: an interrupted destroy has stopped it.
+	errStopped = errors.New("is off")
+)
 
 // ask asks the agent itself, for what the provider has seen may be old. An agent that has said nothing to the provider
 // all the time is asked once. A VM that is missing twice is not waited for: nothing creates it any more.
@@ -161,6 +169,8 @@ func (d *Discovery) ask(ctx context.Context, n plan.Node, answering bool, say fu
 				"answer to its deletion was lost. Run the same command again with --refresh", n.Name, n.VMID, err)
 		case errors.Is(err, errNoVM):
 			missing = true
+		case errors.Is(err, errStopped):
+			return netip.Addr{}, nil
 		case err != nil || found.IsValid():
 			return found, err
 		case over:
@@ -190,6 +200,10 @@ func (d *Discovery) once(ctx context.Context, n plan.Node) (netip.Addr, error) {
 
 	if !there {
 		return netip.Addr{}, errNoVM
+	}
+
+	if d.Teardown && machine.Stopped {
+		return netip.Addr{}, errStopped
 	}
 
 	links, err := d.Proxmox.Links(ctx, machine)

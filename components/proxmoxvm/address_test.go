@@ -89,6 +89,7 @@ type fakeAgent struct {
 	asked int
 	// missing is how often there is no VM.
 	missing int
+	stopped bool
 }
 
 func (t *fakeAgent) Find(context.Context, int) (proxmoxapi.VM, bool, error) {
@@ -96,7 +97,7 @@ func (t *fakeAgent) Find(context.Context, int) (proxmoxapi.VM, bool, error) {
 		return proxmoxapi.VM{}, false, nil
 	}
 
-	return proxmoxapi.VM{ID: 401, Host: "pve"}, true, nil
+	return proxmoxapi.VM{ID: 401, Host: "pve", Stopped: t.stopped}, true, nil
 }
 
 func (t *fakeAgent) Links(context.Context, proxmoxapi.VM) ([]proxmoxapi.Link, error) {
@@ -166,6 +167,22 @@ func TestAskAgent(t *testing.T) {
 		got, err := d.ask(t.Context(), agentNode, true, quiet)
 		require.NoError(t, err)
 		assert.Equal(t, "10.20.3.4", got.String())
+	})
+
+	t.Run("off, and the cluster is to be destroyed", func(t *testing.T) {
+		d, p := discovery(), &fakeAgent{stopped: true}
+		d.Timeout, d.Teardown, d.Proxmox = time.Hour, true, p
+		got, err := d.ask(t.Context(), agentNode, true, quiet)
+		require.NoError(t, err)
+		assert.False(t, got.IsValid())
+		assert.Zero(t, p.asked)
+	})
+
+	t.Run("off, and the cluster stays", func(t *testing.T) {
+		d := discovery()
+		d.Proxmox = &fakeAgent{stopped: true}
+		_, err := d.ask(t.Context(), agentNode, false, quiet)
+		assert.EqualError(t, err, silent)
 	})
 
 	t.Run("never has one", func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"talos-proxmox/components/rollout/k3s"
 	"talos-proxmox/components/rollout/vmrestart"
 	"talos-proxmox/components/tokens"
+	"talos-proxmox/components/wait"
 )
 
 // k3sHooks are the hooks of one cluster of K3s.
@@ -30,7 +31,7 @@ type k3sHooks struct {
 	// applyManifests runs before it is noted that Kubernetes has manifests.
 	applyManifests *pulumi.ResourceHook
 	// manifests are what it applies.
-	manifests *rollout.Future[[]kubeapi.Manifest]
+	manifests *wait.Future[[]kubeapi.Manifest]
 	// versions of K3s that servers have.
 	versions rollout.ControlPlaneVersions
 }
@@ -44,7 +45,7 @@ func registerK3sHooks(ctx *pulumi.Context, name string, a hookArgs, proxmox K3sP
 
 	p := a.plan
 	h := k3sHooks{
-		scope: scopeOf(ctx, name, a), manifests: rollout.NewFuture[[]kubeapi.Manifest](),
+		scope: scopeOf(ctx, name, a), manifests: wait.NewFuture[[]kubeapi.Manifest](),
 		versions: rollout.NewControlPlaneVersions(p),
 	}
 

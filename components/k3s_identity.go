@@ -10,9 +10,9 @@ import (
 
 	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/tokens"
+	"talos-proxmox/components/wait"
 )
 
 // k3sIdentity is the identity of a K3s cluster, and the administrator's certificate that it has issued. The state keeps
@@ -24,8 +24,8 @@ type k3sIdentity struct {
 	// identity is what k3sconfig.ReadIdentity reads, administrator what ReadAdministrator reads. Both are secret.
 	identity, administrator pulumi.StringOutput
 	// known is the identity, and anyServer a kubeconfig that names no server in particular, as hooks read them.
-	known     *rollout.Future[k3sconfig.Identity]
-	anyServer *rollout.Future[string]
+	known     *wait.Future[k3sconfig.Identity]
+	anyServer *wait.Future[string]
 }
 
 // newK3sIdentity creates the identity of a cluster, or takes it from a token or the files of an existing server. The
@@ -35,7 +35,7 @@ func newK3sIdentity(ctx *pulumi.Context, name string, p *plan.Plan, token, exist
 ) (*k3sIdentity, error) {
 	now := time.Now()
 	id := &k3sIdentity{
-		plan: p, known: rollout.NewFuture[k3sconfig.Identity](), anyServer: rollout.NewFuture[string](),
+		plan: p, known: wait.NewFuture[k3sconfig.Identity](), anyServer: wait.NewFuture[string](),
 	}
 
 	made, err := k3sconfig.NewIdentity(p.Cluster, now)

@@ -14,6 +14,7 @@ import (
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/talosimage"
 	"talos-proxmox/components/tokens"
+	"talos-proxmox/components/wait"
 )
 
 // talosHooks are the hooks of one Talos cluster.
@@ -24,9 +25,9 @@ type talosHooks struct {
 	// system is what runs in the VMs; nil with bootstrap: external.
 	system rollout.System
 	// credentials are known as soon as the identity of the cluster is.
-	credentials *rollout.Future[talosapi.Credentials]
+	credentials *wait.Future[talosapi.Credentials]
 	// uuids of the VMs, as they become known.
-	uuids map[string]*rollout.Future[string]
+	uuids map[string]*wait.Future[string]
 	// versions of Kubernetes that control planes have been configured with.
 	versions rollout.ControlPlaneVersions
 
@@ -59,12 +60,12 @@ func registerTalosHooks(ctx *pulumi.Context, name string, a hookArgs, dir, passp
 	p := a.plan
 	h := talosHooks{
 		scope:       scopeOf(ctx, name, a),
-		credentials: rollout.NewFuture[talosapi.Credentials](), uuids: map[string]*rollout.Future[string]{},
+		credentials: wait.NewFuture[talosapi.Credentials](), uuids: map[string]*wait.Future[string]{},
 		versions: rollout.NewControlPlaneVersions(p),
 	}
 
 	for _, n := range p.Nodes() {
-		h.uuids[n.Name] = rollout.NewFuture[string]()
+		h.uuids[n.Name] = wait.NewFuture[string]()
 	}
 
 	h.operations = talos.New(talos.Options{

@@ -13,13 +13,13 @@ import (
 // ControlPlaneVersions are the versions of Kubernetes that the state has of control planes, by node, as they become
 // known in a run. Of one that --target or --exclude leaves out, it is the version before the run: the engine does not
 // tell the program of these flags.
-type ControlPlaneVersions map[string]*Future[string]
+type ControlPlaneVersions map[string]*wait.Future[string]
 
 // NewControlPlaneVersions returns those of a plan, of which none is known yet.
 func NewControlPlaneVersions(p *plan.Plan) ControlPlaneVersions {
 	versions := ControlPlaneVersions{}
 	for _, n := range p.ControlPlanes() {
-		versions[n.Name] = NewFuture[string]()
+		versions[n.Name] = wait.NewFuture[string]()
 	}
 
 	return versions

@@ -15,6 +15,7 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/wait"
 )
 
 // Options are what the operations need to know.
@@ -23,11 +24,11 @@ type Options struct {
 
 	Proxmox Proxmox
 	// Kubeconfig is known as soon as the identity of the cluster is, whatever server it names.
-	Kubeconfig *rollout.Future[string]
+	Kubeconfig *wait.Future[string]
 	// Identity of the cluster. It is secret.
-	Identity *rollout.Future[k3sconfig.Identity]
+	Identity *wait.Future[k3sconfig.Identity]
 	// Manifests are what the program applies to Kubernetes. They may hold secrets.
-	Manifests *rollout.Future[[]kubeapi.Manifest]
+	Manifests *wait.Future[[]kubeapi.Manifest]
 	// Versions of K3s that servers have.
 	Versions rollout.ControlPlaneVersions
 	// Nodes of the plan, by the name of their membership.

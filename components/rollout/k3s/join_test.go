@@ -161,7 +161,7 @@ func clusterOf(p *plan.Plan, address, kubeconfig string) *Cluster {
 			Program: rollout.Program{Progress: silent, Warn: silent}, Plan: p, Inventory: (*preflight.Report)(nil),
 			Addresses: &proxmoxvm.AddressBook{},
 		},
-		Kubeconfig: rollout.NewFuture[string](), Identity: rollout.NewFuture[k3sconfig.Identity](),
+		Kubeconfig: wait.NewFuture[string](), Identity: wait.NewFuture[k3sconfig.Identity](),
 	}).Cluster
 	c.Addresses.Set("edge-server-1", address)
 	c.Kubeconfig.Set(kubeconfig)

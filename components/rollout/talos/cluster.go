@@ -27,10 +27,10 @@ type Options struct {
 
 	Proxmox proxmoxvm.Proxmox
 	// Credentials are known as soon as the identity of the cluster is; of an update that has renewed them, the new ones.
-	Credentials *rollout.Future[talosapi.Credentials]
+	Credentials *wait.Future[talosapi.Credentials]
 	// UUIDs are the SMBIOS UUIDs of the VMs as the state has them, by the name of the node. One that the state does not
 	// know is empty.
-	UUIDs map[string]*rollout.Future[string]
+	UUIDs map[string]*wait.Future[string]
 	// Versions of Kubernetes that control planes have been configured with.
 	Versions rollout.ControlPlaneVersions
 	// Nodes of the plan, by the name of their configuration.

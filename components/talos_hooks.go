@@ -9,6 +9,7 @@ import (
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/talos"
+	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/rollout/vmrestart"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
@@ -68,7 +69,7 @@ func registerTalosHooks(ctx *pulumi.Context, name string, a hookArgs, dir, passp
 		h.uuids[n.Name] = wait.NewFuture[string]()
 	}
 
-	h.operations = talos.New(talos.Options{
+	h.operations = talos.New(cluster.Options{
 		Scope: h.scope, Proxmox: a.proxmox, Credentials: h.credentials, UUIDs: h.uuids,
 		Versions: h.versions,
 		Nodes:    nodesBy(p, name, tokens.ConfigurationSuffix), Dir: dir, EmptyRecord: name + emptied,

@@ -90,11 +90,15 @@ func TestImports(t *testing.T) {
 			"components/proxmoxapi", "components/proxmoxvm", "components/proxmoxvm/", "components/rollout", "components/spec",
 			"components/tokens", "components/wait",
 		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},
+		{"components/rollout/talos/cluster", []string{
+			"components/etcd", "components/etcdbackup", "components/hookutil", "components/kubeapi", "components/plan",
+			"components/proxmoxvm", "components/rollout", "components/spec", "components/talosapi", "components/wait",
+		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout/talos", []string{
 			"components/etcd", "components/etcdbackup", "components/hookutil", "components/impact", "components/kubeapi",
 			"components/machineconfig", "components/plan", "components/proxmoxvm", "components/proxmoxvm/",
-			"components/rollout", "components/spec", "components/talosapi", "components/talosimage", "components/tokens",
-			"components/wait",
+			"components/rollout", "components/rollout/talos/", "components/spec", "components/talosapi",
+			"components/talosimage", "components/tokens", "components/wait",
 		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout/vmrestart", []string{
 			"components/hookutil", "components/impact", "components/plan", "components/proxmoxapi", "components/proxmoxvm",

@@ -13,6 +13,7 @@ import (
 
 	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
@@ -22,7 +23,7 @@ import (
 // there has been one: it is created after the bootstrap and never replaced, so that only its creation starts a cluster.
 // After that, an etcd is begun only from a snapshot, or empty where the operator says so.
 type Bootstrap struct {
-	*Cluster
+	*cluster.Cluster
 
 	// joins says that a control plane has got its first configuration in this run, and is not known to be up yet.
 	joins atomic.Bool
@@ -37,17 +38,17 @@ func (b *Bootstrap) Begin(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		return err
 	}
 
-	return b.begin(ctx, credentialsOf(args.NewInputs), from)
+	return b.begin(ctx, cluster.CredentialsOf(args.NewInputs), from)
 }
 
 // WaitReady runs after Begin: what reads the kubeconfig finds a cluster that answers.
 func (b *Bootstrap) WaitReady(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	return b.ready(ctx, credentialsOf(args.NewInputs))
+	return b.ready(ctx, cluster.CredentialsOf(args.NewInputs))
 }
 
 // BeginEmpty runs before it is recorded that an empty cluster was accepted, and starts one.
 func (b *Bootstrap) BeginEmpty(ctx context.Context, _ *pulumi.ResourceHookArgs) error {
-	c, err := b.currentCredentials(ctx)
+	c, err := b.CurrentCredentials(ctx)
 	if err != nil {
 		return err
 	}
@@ -59,12 +60,12 @@ func (b *Bootstrap) BeginEmpty(ctx context.Context, _ *pulumi.ResourceHookArgs) 
 
 // begin starts a cluster where no control plane holds data of etcd.
 func (b *Bootstrap) begin(ctx context.Context, c talosapi.Credentials, from *talosapi.Recovery) error {
-	return talosapi.Bootstrap(ctx, b.controlPlanes(), c, from, b.Plan.NodeTimeout, b.Progress)
+	return talosapi.Bootstrap(ctx, b.ControlPlanes(), c, from, b.Plan.NodeTimeout, b.Progress)
 }
 
 // ready waits until the control plane is up.
 func (b *Bootstrap) ready(ctx context.Context, c talosapi.Credentials) error {
-	if err := talosapi.WaitReady(ctx, b.controlPlanes(), c, b.Plan.ReadyTimeout, b.Progress); err != nil {
+	if err := talosapi.WaitReady(ctx, b.ControlPlanes(), c, b.Plan.ReadyTimeout, b.Progress); err != nil {
 		return err
 	}
 
@@ -82,10 +83,10 @@ func (b *Bootstrap) ready(ctx context.Context, c talosapi.Credentials) error {
 func (b *Bootstrap) lostEtcd() error {
 	kept := "no snapshot of it is known"
 
-	if b.snapshots != nil {
+	if b.Snapshots != nil {
 		kept = "no snapshot of it is in " + b.Plan.Backup.Dir
 
-		if all, err := b.snapshots.List(); err == nil && len(all) > 0 {
+		if all, err := b.Snapshots.List(); err == nil && len(all) > 0 {
 			kept = "its newest snapshot is " + filepath.Join(b.Plan.Backup.Dir, filepath.Base(all[0].Path))
 		}
 	}
@@ -111,12 +112,12 @@ func (b *Bootstrap) CheckEstablished(ctx context.Context) error {
 		return nil
 	}
 
-	c, err := b.currentCredentials(ctx)
+	c, err := b.CurrentCredentials(ctx)
 	if err != nil {
 		return err
 	}
 
-	targets := b.controlPlanes()
+	targets := b.ControlPlanes()
 	joins, lost := b.joins.Load(), false
 
 	err = wait.Until(ctx, b.Plan.ReadyTimeout, b.Progress, func(ctx context.Context) error {

@@ -56,7 +56,7 @@ func (r *Changes) change(ctx context.Context, c nodeChange) error {
 
 	if v.Effect.Down() || v.Kubernetes {
 		err = r.rollout.Disrupt(ctx, c.node, &talosChange{talosNode{Changes: r, nodeChange: c}}, c.Name+" is not changed")
-	} else if kube, unreachable := r.retryingKubernetes(ctx, r.others(c), c.credentials); unreachable == nil {
+	} else if kube, unreachable := r.RetryingKubernetes(ctx, r.others(c), c.credentials); unreachable == nil {
 		// An interrupted run may have left the node cordoned. The change may be what repairs Kubernetes.
 		err = kube.Uncordon(ctx, c.Name)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/rollout/talos/cluster"
 )
 
 // TestDefaultInstaller: nodes of which no extensions are stated keep those that they have, though their installer is
@@ -22,7 +23,7 @@ func TestDefaultInstaller(t *testing.T) {
 		"an image of a factory's": {plan.BootImage{FactoryURL: "https://factory.talos.dev"}, false},
 	} {
 		n := plan.Node{Name: "a-1", Pool: "a"}
-		r := &Changes{Cluster: &Cluster{}}
+		r := &Changes{Cluster: &cluster.Cluster{}}
 		r.Plan = &plan.Plan{Pools: []plan.PlannedPool{{Name: "a", Image: c.image, Nodes: []plan.Node{n}}}}
 
 		assert.Equal(t, c.want, r.defaultInstaller(n), name)

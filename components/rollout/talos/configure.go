@@ -25,7 +25,7 @@ import (
 // WaitAnswering runs before a node is configured for the first time: the provider would look only every ten seconds for
 // a node that is not up yet.
 func (r *Changes) WaitAnswering(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	n, err := r.node(args)
+	n, err := r.Node(args)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (r *Changes) WaitAnswering(ctx context.Context, args *pulumi.ResourceHookAr
 
 // EjectISO runs before a node is configured, and takes the ISO file out of its drive.
 func (r *Changes) EjectISO(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	n, err := r.node(args)
+	n, err := r.Node(args)
 	if err != nil {
 		return err
 	}

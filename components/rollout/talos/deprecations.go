@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/talosimage"
@@ -19,7 +20,7 @@ func (r *Changes) warnOfRemoved(ctx context.Context, c nodeChange, now talosapi.
 	r.warnFound(c.Name, found, err)
 
 	r.checkedDeprecations.Do(func() {
-		kube, err := kubernetes(ctx, r.others(c), c.credentials)
+		kube, err := cluster.Kubernetes(ctx, r.others(c), c.credentials)
 		if err == nil {
 			ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 			defer cancel()

@@ -8,6 +8,7 @@ import (
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 )
@@ -33,7 +34,7 @@ func (t *talosNode) CheckDisruption(ctx context.Context, e impact.Effect) error 
 
 // Backup keeps etcd as the first of the control planes has it that answers.
 func (t *talosNode) Backup(ctx context.Context) error {
-	return t.backupEtcd(ctx, t.others(t.nodeChange), t.credentials)
+	return t.BackupEtcd(ctx, t.others(t.nodeChange), t.credentials)
 }
 
 // Kubernetes waits for a control plane to speak with.
@@ -69,7 +70,7 @@ func (r *Changes) waitDisruption(ctx context.Context, c nodeChange, e impact.Eff
 
 // checkDisruption says why the cluster cannot do without the node now.
 func (r *Changes) checkDisruption(ctx context.Context, c nodeChange, effect impact.Effect) error {
-	kube, err := kubernetes(ctx, r.others(c), c.credentials)
+	kube, err := cluster.Kubernetes(ctx, r.others(c), c.credentials)
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func withRunningKubernetes(c nodeChange, now talosconfig.Provider) (talosconfig.
 }
 
 func (r *Changes) upgradeControlPlanes(ctx context.Context, c nodeChange) error {
-	controls := r.controlPlanes()
+	controls := r.ControlPlanes()
 
 	for _, t := range controls {
 		for _, part := range components {

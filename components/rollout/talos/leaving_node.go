@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/tokens"
@@ -21,7 +22,7 @@ import (
 
 // Removals decides whether a node may lose its machine, and takes it out of the cluster before it does.
 type Removals struct {
-	*Cluster
+	*cluster.Cluster
 
 	// bootstrap holds that etcd is not forgotten with its last control plane.
 	bootstrap *Bootstrap
@@ -50,7 +51,7 @@ func (r *Removals) leavingNode(ctx context.Context, args *pulumi.ResourceHookArg
 	l := leavingNode{
 		Target:      talosapi.Target{Address: hookutil.String(args.OldInputs, "node")},
 		vm:          strings.TrimSuffix(args.Name, tokens.ConfigurationSuffix) + tokens.VMSuffix,
-		credentials: r.credentials(ctx, credentialsOf(args.OldInputs)),
+		credentials: r.credentials(ctx, cluster.CredentialsOf(args.OldInputs)),
 	}
 
 	applied, err := machineconfig.Applied(hookutil.String(args.OldInputs, "machineConfigurationInput"),

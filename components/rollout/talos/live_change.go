@@ -15,6 +15,7 @@ import (
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
@@ -260,7 +261,7 @@ func (r *Changes) checkServing(ctx context.Context, c nodeChange, w *watch) erro
 // checkStaticPods says which part of a control plane does not run as it is rendered. No other node is asked: it may be
 // away.
 func (r *Changes) checkStaticPods(ctx context.Context, c nodeChange, parts map[string]talosapi.Rendered) error {
-	kube, err := kubernetesOf(ctx, c.Target, c.credentials)
+	kube, err := cluster.KubernetesOf(ctx, c.Target, c.credentials)
 	if err != nil {
 		return wait.For("%s: the Kubernetes API server (%v)", c.Name, wait.Reason(err))
 	}
@@ -282,7 +283,7 @@ func (r *Changes) checkStaticPods(ctx context.Context, c nodeChange, parts map[s
 // takes a while until it notices that one is silent.
 func (r *Changes) checkReported(ctx context.Context, c nodeChange, w *watch) (err error) {
 	if w.kube == nil {
-		if w.kube, err = kubernetes(ctx, r.others(c), c.credentials); err != nil {
+		if w.kube, err = cluster.Kubernetes(ctx, r.others(c), c.credentials); err != nil {
 			return wait.For("%v", err)
 		}
 	}

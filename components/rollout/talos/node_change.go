@@ -13,9 +13,11 @@ import (
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/impact"
+	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/talosimage"
@@ -25,7 +27,7 @@ import (
 // Changes are changes of the configuration of nodes, and of the Talos and Kubernetes that they run. What takes a node
 // down is done before the provider applies the configuration, which then needs no reboot any more.
 type Changes struct {
-	*Cluster
+	*cluster.Cluster
 
 	rollout *rollout.Rollout
 	// canaries of the changes that nodes take without a reboot.
@@ -58,14 +60,14 @@ type evaluation struct {
 
 // readChange reads what is to be applied.
 func (r *Changes) readChange(ctx context.Context, args *pulumi.ResourceHookArgs) (nodeChange, error) {
-	n, err := r.node(args)
+	n, err := r.Node(args)
 	if err != nil {
 		return nodeChange{}, err
 	}
 
 	c := nodeChange{
 		Target: talosapi.Target{Name: n.Name, Address: hookutil.String(args.NewInputs, "node")}, node: n,
-		credentials: credentialsOf(args.NewInputs),
+		credentials: cluster.CredentialsOf(args.NewInputs),
 	}
 
 	// In a preview nothing is done to what answers.
@@ -213,7 +215,14 @@ func (r *Changes) checkVersion(ctx context.Context, c nodeChange) error {
 
 // others are the control planes to ask about the node.
 func (r *Changes) others(c nodeChange) []talosapi.Target {
-	return r.peers(c.Target, c.node.Role)
+	return r.Peers(c.Target, c.node.Role)
+}
+
+// waitKubernetes waits for a control plane to speak with.
+func (r *Changes) waitKubernetes(ctx context.Context, c nodeChange) (*kubeapi.Client, error) {
+	return rollout.WaitKubernetes(ctx, r.Plan, r.Progress, func(ctx context.Context) (*kubeapi.Client, error) {
+		return r.RetryingKubernetes(ctx, r.others(c), c.credentials)
+	})
 }
 
 // checkNotReset is why nothing is sent to a machine that answers in maintenance mode where a node with a configuration

@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
@@ -84,7 +85,7 @@ func (n *nodeRemoval) Backup(ctx context.Context) error {
 		return nil
 	}
 
-	return n.backupEtcd(ctx, n.peers(n.Target, n.role), n.leavingNode.credentials)
+	return n.BackupEtcd(ctx, n.Peers(n.Target, n.role), n.leavingNode.credentials)
 }
 
 // Kubernetes is that of the other control planes. The names in their certificates change with the number of control
@@ -92,7 +93,7 @@ func (n *nodeRemoval) Backup(ctx context.Context) error {
 func (n *nodeRemoval) Kubernetes(ctx context.Context) (_ *kubeapi.Client, err error) {
 	if n.kube == nil {
 		n.kube, err = rollout.WaitKubernetes(ctx, n.Plan, n.Progress, func(ctx context.Context) (*kubeapi.Client, error) {
-			return n.retryingKubernetes(ctx, without(n.peers(n.Target, n.role), n.Target), n.leavingNode.credentials)
+			return n.RetryingKubernetes(ctx, cluster.Without(n.Peers(n.Target, n.role), n.Target), n.leavingNode.credentials)
 		})
 	}
 
@@ -159,7 +160,7 @@ func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) error {
 // evaluate waits for control planes that are on their way into etcd, and then says whether this one may leave.
 func (r *Removals) evaluate(ctx context.Context, l leavingNode) (members []etcd.Member, err error) {
 	err = rollout.WaitRemovable(ctx, r.Plan, r.Progress, func() (_ etcd.MemberRemoval, joining string, err error) {
-		members, err = talosapi.EtcdMembers(ctx, r.peers(l.Target, l.role), l.credentials)
+		members, err = talosapi.EtcdMembers(ctx, r.Peers(l.Target, l.role), l.credentials)
 
 		return r.nodeRemoval(l, members), r.joining(l, members), err
 	})
@@ -191,7 +192,7 @@ func (r *Removals) joining(l leavingNode, members []etcd.Member) string {
 
 // missing is what a node that is replaced lacks.
 func (r *Removals) missing(ctx context.Context, l leavingNode) error {
-	kube, err := kubernetes(ctx, without(r.peers(l.Target, l.role), l.Target), l.credentials)
+	kube, err := cluster.Kubernetes(ctx, cluster.Without(r.Peers(l.Target, l.role), l.Target), l.credentials)
 	if err != nil {
 		return wait.For("%v", err)
 	}
@@ -205,7 +206,7 @@ func (r *Removals) missing(ctx context.Context, l leavingNode) error {
 		return nil
 	}
 
-	members, err := talosapi.EtcdMembers(ctx, r.peers(l.Target, l.role), l.credentials)
+	members, err := talosapi.EtcdMembers(ctx, r.Peers(l.Target, l.role), l.credentials)
 	if err != nil {
 		return wait.For("etcd to answer")
 	}
@@ -225,7 +226,7 @@ func (r *Removals) unreachable(ctx context.Context, l leavingNode) error {
 		return talosapi.Answers(ctx, l.Target, l.credentials)
 	}
 
-	return r.whyUnreachable(ctx, l.Target, l.credentials)
+	return r.WhyUnreachable(ctx, l.Target, l.credentials)
 }
 
 // removeEtcdMember takes the node's member out of etcd, and looks whether it is gone: a reply may have been lost. A
@@ -233,7 +234,7 @@ func (r *Removals) unreachable(ctx context.Context, l leavingNode) error {
 func (r *Removals) removeEtcdMember(ctx context.Context, l leavingNode, m etcd.Member, dead error) error {
 	r.Progress(l.Name + " leaves etcd")
 
-	others := without(r.peers(l.Target, l.role), l.Target)
+	others := cluster.Without(r.Peers(l.Target, l.role), l.Target)
 	left := dead
 
 	if dead == nil {

@@ -1,8 +1,11 @@
+// Package talos is what is done to the nodes of a Talos cluster that run, or are about to: they are configured,
+// changed, upgraded, restarted and removed, and etcd is bootstrapped and kept.
 package talos
 
 import (
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/rollout/talos/cluster"
 )
 
 // Operations on the nodes of one cluster.
@@ -14,8 +17,8 @@ type Operations struct {
 }
 
 // New returns the operations on the nodes of a cluster.
-func New(o Options) Operations {
-	c := &Cluster{Options: o, snapshots: snapshotsOf(o)}
+func New(o cluster.Options) Operations {
+	c := cluster.New(o)
 	b := &Bootstrap{Cluster: c}
 	changes := &Changes{
 		Cluster: c, rollout: rollout.New(o.Plan, o.Limiter, o.Progress), canaries: rollout.NewCanaries(), bootstrap: b,

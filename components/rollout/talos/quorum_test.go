@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 )
@@ -27,7 +28,7 @@ func (p poweredOff) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, erro
 }
 
 // unreached is a cluster of three control planes none of which answers.
-func unreached(t *testing.T, off ...int) *Cluster {
+func unreached(t *testing.T, off ...int) *cluster.Cluster {
 	t.Helper()
 
 	p := &plan.Plan{
@@ -48,7 +49,7 @@ func unreached(t *testing.T, off ...int) *Cluster {
 		known[vmid] = true
 	}
 
-	return &Cluster{Options: Options{
+	return &cluster.Cluster{Options: cluster.Options{
 		Proxmox: poweredOff{off: known},
 		Scope: rollout.Scope{
 			Plan: p, Addresses: book, Program: rollout.Program{Progress: func(string) {}, Warn: func(string) {}},

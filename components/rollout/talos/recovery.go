@@ -41,12 +41,12 @@ func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
 	var unknown error
 
 	asked := func(ctx context.Context) error {
-		q := r.askQuorum(ctx, l.credentials, address)
-		if etcd.Led(q.members) {
+		q := r.AskQuorum(ctx, l.credentials, address)
+		if etcd.Led(q.Members) {
 			return blocked
 		}
 
-		unknown = q.unknown(l.Name)
+		unknown = q.WhyUnknown(l.Name)
 
 		return wait.For("etcd, whether it has lost its quorum for good")
 	}

@@ -126,7 +126,7 @@ func (r *Removals) preview(ctx context.Context, l leavingNode) error {
 		return nil
 	}
 
-	members, err := talosapi.EtcdMembers(ctx, r.peers(l.Target, l.role), l.credentials)
+	members, err := talosapi.EtcdMembers(ctx, r.Peers(l.Target, l.role), l.credentials)
 	if err != nil {
 		r.Warn(fmt.Sprintf("whether %s may leave is not known: %v", l.Name, err))
 

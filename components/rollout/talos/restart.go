@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
@@ -92,7 +93,7 @@ func (t *talosRestart) WaitRejoined(ctx context.Context) error {
 func (t *Restarts) running(ctx context.Context, n plan.Node) (c nodeChange, err error) {
 	c = nodeChange{node: n, Target: talosapi.Target{Name: n.Name}}
 
-	if c.credentials, err = t.currentCredentials(ctx); err != nil {
+	if c.credentials, err = t.CurrentCredentials(ctx); err != nil {
 		return c, err
 	}
 
@@ -111,7 +112,7 @@ func (t *Restarts) running(ctx context.Context, n plan.Node) (c nodeChange, err 
 // joined says whether the node is one of a cluster: the cluster has been started, and the node has its configuration.
 // One without an address may have a guest agent that does not answer: then the cluster tells.
 func (t *Restarts) joined(ctx context.Context, c nodeChange) bool {
-	others := without(t.others(c), c.Target)
+	others := cluster.Without(t.others(c), c.Target)
 
 	switch {
 	case c.Address != "":
@@ -120,7 +121,7 @@ func (t *Restarts) joined(ctx context.Context, c nodeChange) bool {
 		return false
 	}
 
-	kube, err := kubernetes(ctx, others, c.credentials)
+	kube, err := cluster.Kubernetes(ctx, others, c.credentials)
 	if err != nil {
 		return true // it is not known to be none
 	}
@@ -138,7 +139,7 @@ func (t *Restarts) joined(ctx context.Context, c nodeChange) bool {
 // SetUpOn is the SMBIOS UUID of the machine that has the configuration of a node: it shows it to the credentials of the
 // cluster alone.
 func (t *Restarts) SetUpOn(ctx context.Context, n plan.Node) (string, error) {
-	credentials, err := t.currentCredentials(ctx)
+	credentials, err := t.CurrentCredentials(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -151,7 +152,7 @@ func (t *Restarts) SetUpOn(ctx context.Context, n plan.Node) (string, error) {
 	}
 
 	if !t.DryRun {
-		if err := t.Cluster.whyUnreachable(ctx, target, credentials); err != nil {
+		if err := t.WhyUnreachable(ctx, target, credentials); err != nil {
 			return "", err
 		}
 	}
@@ -167,7 +168,7 @@ func (t *Restarts) whyUnreachable(ctx context.Context, c nodeChange) error {
 		return errAddressUnknown
 	}
 
-	return t.Cluster.whyUnreachable(ctx, c.Target, c.credentials)
+	return t.WhyUnreachable(ctx, c.Target, c.credentials)
 }
 
 // checkUnreachable holds that etcd does without a control plane that does not answer.
@@ -178,15 +179,15 @@ func (t *Restarts) checkUnreachable(ctx context.Context, c nodeChange) error {
 
 	return rollout.WaitHealthy(ctx, t.Plan, t.Progress, "etcd", func(context.Context) error {
 		// One that is not reached may take as long as a question may.
-		q := t.askQuorum(ctx, c.credentials, func(n plan.Node) string { return t.Addresses.Get(n.Name) })
+		q := t.AskQuorum(ctx, c.credentials, func(n plan.Node) string { return t.Addresses.Get(n.Name) })
 
 		switch {
-		case etcd.Led(q.members):
-			return etcd.CanStop(q.members, c.Name)
-		case q.planned == 1:
+		case etcd.Led(q.Members):
+			return etcd.CanStop(q.Members, c.Name)
+		case q.Planned == 1:
 			return nil
 		default:
-			return q.unknown(c.Name)
+			return q.WhyUnknown(c.Name)
 		}
 	})
 }
@@ -206,10 +207,10 @@ func (t *Restarts) PreviewRestart(ctx context.Context, n plan.Node) string {
 
 // Kubernetes is that of whatever control plane answers.
 func (t *Restarts) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
-	c, err := t.currentCredentials(ctx)
+	c, err := t.CurrentCredentials(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	return kubernetes(ctx, t.controlPlanes(), c)
+	return cluster.Kubernetes(ctx, t.ControlPlanes(), c)
 }

@@ -1,4 +1,4 @@
-package talos
+package cluster
 
 import (
 	"context"
@@ -12,22 +12,22 @@ import (
 	"talos-proxmox/components/talosapi"
 )
 
-// quorum is what all control planes together tell of etcd.
-type quorum struct {
-	// members as one of the control planes lists them; none where no etcd answers.
-	members []etcd.Member
+// Quorum is what all control planes together tell of etcd.
+type Quorum struct {
+	// Members as one of the control planes lists them; none where no etcd answers.
+	Members []etcd.Member
 	// silent are control planes that do not answer, and whose VM is not known to be off: they may be a quorum.
 	silent []string
-	// planned is how many control planes there are.
-	planned int
+	// Planned is how many control planes there are.
+	Planned int
 }
 
-// askQuorum asks all control planes at once, and Proxmox VE for their VMs.
-func (c *Cluster) askQuorum(ctx context.Context, credentials talosapi.Credentials,
+// AskQuorum asks all control planes at once, and Proxmox VE for their VMs.
+func (c *Cluster) AskQuorum(ctx context.Context, credentials talosapi.Credentials,
 	address func(plan.Node) string,
-) quorum {
+) Quorum {
 	all := c.Plan.ControlPlanes()
-	q := quorum{planned: len(all)}
+	q := Quorum{Planned: len(all)}
 	answers, off := make([]bool, len(all)), make([]bool, len(all))
 
 	var asked sync.WaitGroup
@@ -57,14 +57,14 @@ func (c *Cluster) askQuorum(ctx context.Context, credentials talosapi.Credential
 	}
 
 	// Where none lists them, those that answer are not of a quorum: only the others may be.
-	q.members, _ = talosapi.EtcdMembers(ctx, answering, credentials)
+	q.Members, _ = talosapi.EtcdMembers(ctx, answering, credentials)
 
 	return q
 }
 
-// unknown is why it is not known that etcd has lost its quorum, nil when it has.
-func (q quorum) unknown(node string) error {
-	if len(q.silent) < etcd.QuorumSize(q.planned) {
+// WhyUnknown is why it is not known that etcd has lost its quorum, nil when it has.
+func (q Quorum) WhyUnknown(node string) error {
+	if len(q.silent) < etcd.QuorumSize(q.Planned) {
 		return nil
 	}
 

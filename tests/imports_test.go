@@ -90,6 +90,10 @@ func TestImports(t *testing.T) {
 			"components/proxmoxapi", "components/proxmoxvm", "components/proxmoxvm/", "components/rollout", "components/spec",
 			"components/tokens", "components/wait",
 		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},
+		{"components/rollout/talos/bootstrap", []string{
+			"components/etcdbackup", "components/rollout", "components/rollout/talos/cluster", "components/spec",
+			"components/talosapi", "components/wait",
+		}, []string{"net/http", "k8s.io/", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout/talos/cluster", []string{
 			"components/etcd", "components/etcdbackup", "components/hookutil", "components/kubeapi", "components/plan",
 			"components/proxmoxvm", "components/rollout", "components/spec", "components/talosapi", "components/wait",

@@ -17,7 +17,7 @@ import (
 func (r *Changes) ConfigureExisting(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	c, err := r.readChange(ctx, args)
 	if err == nil && c.node.Role == spec.RoleControlPlane {
-		r.bootstrap.joins.Store(true)
+		r.bootstrap.ExpectMember()
 	}
 
 	if err != nil || c.Address == "" || c.credentials == (talosapi.Credentials{}) || !r.Inventory.Exists(c.node) {

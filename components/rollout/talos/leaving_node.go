@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/rollout/talos/bootstrap"
 	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
@@ -25,7 +26,7 @@ type Removals struct {
 	*cluster.Cluster
 
 	// bootstrap holds that etcd is not forgotten with its last control plane.
-	bootstrap *Bootstrap
+	bootstrap *bootstrap.Bootstrap
 	// abandoned says that etcd was found to have lost its quorum, and control planes are going: what is asked of those
 	// while their VMs are deleted proves nothing.
 	abandoned atomic.Bool

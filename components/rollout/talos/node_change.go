@@ -17,6 +17,7 @@ import (
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/rollout/talos/bootstrap"
 	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
@@ -32,7 +33,7 @@ type Changes struct {
 	rollout *rollout.Rollout
 	// canaries of the changes that nodes take without a reboot.
 	canaries  *rollout.Canaries
-	bootstrap *Bootstrap
+	bootstrap *bootstrap.Bootstrap
 	// checkedDeprecations is done when the cluster was searched for what the next version of Kubernetes has removed.
 	checkedDeprecations sync.Once
 	// manifestsSynced says that what Talos installs into Kubernetes is up to date. It is only read

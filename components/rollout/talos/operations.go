@@ -5,6 +5,7 @@ package talos
 import (
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/rollout/talos/bootstrap"
 	"talos-proxmox/components/rollout/talos/cluster"
 )
 
@@ -13,13 +14,13 @@ type Operations struct {
 	Changes   *Changes
 	Restarts  *Restarts
 	Removals  *Removals
-	Bootstrap *Bootstrap
+	Bootstrap *bootstrap.Bootstrap
 }
 
 // New returns the operations on the nodes of a cluster.
 func New(o cluster.Options) Operations {
 	c := cluster.New(o)
-	b := &Bootstrap{Cluster: c}
+	b := bootstrap.New(c)
 	changes := &Changes{
 		Cluster: c, rollout: rollout.New(o.Plan, o.Limiter, o.Progress), canaries: rollout.NewCanaries(), bootstrap: b,
 	}

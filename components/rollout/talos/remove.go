@@ -34,7 +34,7 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 	if n := l.planned; n != nil {
 		switch {
 		case r.Inventory.AbsentVMIDs()[n.VMID]:
-			return r.bootstrap.checkDataKept(ctx, l)
+			return r.bootstrap.CheckDataKept(ctx, l.Name, l.role, l.credentials)
 		case r.readdressed(ctx, l):
 			return nil
 		case !slices.Contains(r.Plan.Replace, n.Name):
@@ -87,7 +87,7 @@ func (r *Removals) refuseReplacement(ctx context.Context, l leavingNode) error {
 		case another != nil:
 			return another
 		case talosapi.Unconfigured(ctx, l.Target):
-			return r.bootstrap.checkDataKept(ctx, l)
+			return r.bootstrap.CheckDataKept(ctx, l.Name, l.role, l.credentials)
 		case r.Limiter.Stopped() != nil:
 			return r.Limiter.Stopped()
 		default:
@@ -141,29 +141,4 @@ func (r *Removals) preview(ctx context.Context, l leavingNode) error {
 	}
 
 	return rollout.PreviewRemoval(l.Name, r.nodeRemoval(l, members), r.Warn)
-}
-
-// checkDataKept runs before the configuration of a control plane is forgotten whose machine is gone or new. The error
-// is why it stays: with the last that may hold data of etcd, the state would no longer know that there has been a
-// cluster.
-func (b *Bootstrap) checkDataKept(ctx context.Context, l leavingNode) error {
-	if l.role != spec.RoleControlPlane || b.Inventory.AbsentVMIDs() == nil || b.Plan.RecoverFrom != "" ||
-		b.Plan.AcceptEmpty {
-		return nil
-	}
-
-	var others []talosapi.Target
-
-	for _, n := range b.Plan.ControlPlanes() {
-		if n.Name != l.Name && b.Inventory.Exists(n) {
-			others = append(others, talosapi.Target{Name: n.Name, Address: b.Addresses.Get(n.Name)})
-		}
-	}
-
-	// One that does not answer may hold them.
-	if !talosapi.AskEtcd(ctx, others, l.credentials).All(talosapi.EtcdEmpty, talosapi.EtcdUnconfigured) {
-		return nil
-	}
-
-	return b.lostEtcd()
 }

@@ -1,4 +1,6 @@
-package talos
+// Package bootstrap begins etcd: once in the life of a cluster, and after that only from a snapshot, or where the
+// operator accepts an empty cluster.
+package bootstrap
 
 import (
 	"cmp"
@@ -30,6 +32,12 @@ type Bootstrap struct {
 	// accepted says that the operator has accepted an empty cluster in this run.
 	accepted atomic.Bool
 }
+
+// New returns the Bootstrap of a cluster.
+func New(c *cluster.Cluster) *Bootstrap { return &Bootstrap{Cluster: c} }
+
+// ExpectMember notes that a control plane gets its first configuration in this run: it is to join etcd.
+func (b *Bootstrap) ExpectMember() { b.joins.Store(true) }
 
 // Begin runs before the kubeconfig is fetched, and starts the cluster.
 func (b *Bootstrap) Begin(ctx context.Context, args *pulumi.ResourceHookArgs) error {
@@ -204,6 +212,31 @@ func (b *Bootstrap) checkOneEtcd(ctx context.Context, controlPlanes []talosapi.T
 			return wait.For("one etcd (%v)", err)
 		}
 	})
+}
+
+// CheckDataKept runs before the configuration of a control plane is forgotten whose machine is gone or new. The error
+// is why it stays: with the last that may hold data of etcd, the state would no longer know that there has been a
+// cluster.
+func (b *Bootstrap) CheckDataKept(ctx context.Context, name string, role spec.Role, c talosapi.Credentials) error {
+	if role != spec.RoleControlPlane || b.Inventory.AbsentVMIDs() == nil || b.Plan.RecoverFrom != "" ||
+		b.Plan.AcceptEmpty {
+		return nil
+	}
+
+	var others []talosapi.Target
+
+	for _, n := range b.Plan.ControlPlanes() {
+		if n.Name != name && b.Inventory.Exists(n) {
+			others = append(others, talosapi.Target{Name: n.Name, Address: b.Addresses.Get(n.Name)})
+		}
+	}
+
+	// One that does not answer may hold them.
+	if !talosapi.AskEtcd(ctx, others, c).All(talosapi.EtcdEmpty, talosapi.EtcdUnconfigured) {
+		return nil
+	}
+
+	return b.lostEtcd()
 }
 
 // recovery is what a new etcd begins with; nil: it begins empty.

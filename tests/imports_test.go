@@ -98,6 +98,16 @@ func TestImports(t *testing.T) {
 			"components/etcd", "components/etcdbackup", "components/hookutil", "components/kubeapi", "components/plan",
 			"components/proxmoxvm", "components/rollout", "components/spec", "components/talosapi", "components/wait",
 		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},
+		{"components/rollout/talos/removal", []string{
+			"components/etcd", "components/hookutil", "components/impact", "components/kubeapi", "components/machineconfig",
+			"components/plan", "components/proxmoxvm/vmidentity", "components/rollout", "components/rollout/talos/bootstrap",
+			"components/rollout/talos/cluster", "components/spec", "components/talosapi", "components/tokens",
+			"components/wait",
+		}, []string{"net/http", "k8s.io/", "github.com/muhlba91/", "github.com/pulumiverse/"}},
+		{"components/rollout/talos/talostest", []string{
+			"components/plan", "components/proxmoxapi", "components/proxmoxvm", "components/rollout",
+			"components/rollout/talos/cluster", "components/spec",
+		}, []string{"github.com/", "net/http", "k8s.io/"}},
 		{"components/rollout/talos", []string{
 			"components/etcd", "components/etcdbackup", "components/hookutil", "components/impact", "components/kubeapi",
 			"components/machineconfig", "components/plan", "components/proxmoxvm", "components/proxmoxvm/",

@@ -7,13 +7,14 @@ import (
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/talos/bootstrap"
 	"talos-proxmox/components/rollout/talos/cluster"
+	"talos-proxmox/components/rollout/talos/removal"
 )
 
 // Operations on the nodes of one cluster.
 type Operations struct {
 	Changes   *Changes
 	Restarts  *Restarts
-	Removals  *Removals
+	Removals  *removal.Removals
 	Bootstrap *bootstrap.Bootstrap
 }
 
@@ -26,7 +27,7 @@ func New(o cluster.Options) Operations {
 	}
 
 	return Operations{
-		Changes: changes, Bootstrap: b, Removals: &Removals{Cluster: c, bootstrap: b},
+		Changes: changes, Bootstrap: b, Removals: removal.New(c, b),
 		Restarts: &Restarts{Changes: changes, discovery: proxmoxvm.DiscoveryOf(o.Plan, o.Proxmox)},
 	}
 }

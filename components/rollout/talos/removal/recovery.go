@@ -1,25 +1,15 @@
-package talos
+package removal
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
-
-// recoversFromSnapshot says whether the node goes because etcd is lost: there is a snapshot to begin with, and the
-// operator has named all control planes that have a machine.
-func (r *Removals) recoversFromSnapshot(l leavingNode) bool {
-	return r.Plan.RecoverFrom != "" && l.planned != nil && l.role == spec.RoleControlPlane &&
-		!slices.ContainsFunc(r.Plan.ControlPlanes(), func(n plan.Node) bool {
-			return !r.Inventory.AbsentVMIDs()[n.VMID] && !slices.Contains(r.Plan.Replace, n.Name)
-		})
-}
 
 // abandonQuorum lets a control plane go whose etcd has lost its quorum: no member can be asked, and no quorum be kept.
 // With a quorum, nothing needs to be recovered.

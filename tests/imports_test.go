@@ -94,10 +94,20 @@ func TestImports(t *testing.T) {
 			"components/etcdbackup", "components/rollout", "components/rollout/talos/cluster", "components/spec",
 			"components/talosapi", "components/wait",
 		}, []string{"net/http", "k8s.io/", "github.com/muhlba91/", "github.com/pulumiverse/"}},
+		{"components/rollout/talos/changes", []string{
+			"components/etcd", "components/hookutil", "components/impact", "components/kubeapi", "components/machineconfig",
+			"components/plan", "components/proxmoxvm", "components/rollout", "components/rollout/talos/bootstrap",
+			"components/rollout/talos/cluster", "components/rollout/talos/health", "components/spec", "components/talosapi",
+			"components/talosimage", "components/wait",
+		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout/talos/cluster", []string{
 			"components/etcd", "components/etcdbackup", "components/hookutil", "components/kubeapi", "components/plan",
 			"components/proxmoxvm", "components/rollout", "components/spec", "components/talosapi", "components/wait",
 		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},
+		{"components/rollout/talos/health", []string{
+			"components/kubeapi", "components/rollout/talos/cluster", "components/spec", "components/talosapi",
+			"components/wait",
+		}, []string{"net/http", "k8s.io/", "github.com/pulumi/"}},
 		{"components/rollout/talos/removal", []string{
 			"components/etcd", "components/hookutil", "components/impact", "components/kubeapi", "components/machineconfig",
 			"components/plan", "components/proxmoxvm/vmidentity", "components/rollout", "components/rollout/talos/bootstrap",
@@ -109,11 +119,9 @@ func TestImports(t *testing.T) {
 			"components/rollout/talos/cluster", "components/spec",
 		}, []string{"github.com/", "net/http", "k8s.io/"}},
 		{"components/rollout/talos", []string{
-			"components/etcd", "components/etcdbackup", "components/hookutil", "components/impact", "components/kubeapi",
-			"components/machineconfig", "components/plan", "components/proxmoxvm", "components/proxmoxvm/",
-			"components/rollout", "components/rollout/talos/", "components/spec", "components/talosapi",
-			"components/talosimage", "components/tokens", "components/wait",
-		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},
+			"components/rollout/talos/bootstrap", "components/rollout/talos/changes", "components/rollout/talos/cluster",
+			"components/rollout/talos/removal",
+		}, []string{"github.com/", "net/http", "k8s.io/"}},
 		{"components/rollout/vmrestart", []string{
 			"components/hookutil", "components/impact", "components/plan", "components/proxmoxapi", "components/proxmoxvm",
 			"components/proxmoxvm/", "components/rollout", "components/spec", "components/wait",

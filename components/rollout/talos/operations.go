@@ -3,17 +3,16 @@
 package talos
 
 import (
-	"talos-proxmox/components/proxmoxvm"
-	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/talos/bootstrap"
+	"talos-proxmox/components/rollout/talos/changes"
 	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/rollout/talos/removal"
 )
 
 // Operations on the nodes of one cluster.
 type Operations struct {
-	Changes   *Changes
-	Restarts  *Restarts
+	Changes   *changes.Changes
+	Restarts  *changes.Restarts
 	Removals  *removal.Removals
 	Bootstrap *bootstrap.Bootstrap
 }
@@ -22,12 +21,9 @@ type Operations struct {
 func New(o cluster.Options) Operations {
 	c := cluster.New(o)
 	b := bootstrap.New(c)
-	changes := &Changes{
-		Cluster: c, rollout: rollout.New(o.Plan, o.Limiter, o.Progress), canaries: rollout.NewCanaries(), bootstrap: b,
-	}
+	changed := changes.New(c, b)
 
 	return Operations{
-		Changes: changes, Bootstrap: b, Removals: removal.New(c, b),
-		Restarts: &Restarts{Changes: changes, discovery: proxmoxvm.DiscoveryOf(o.Plan, o.Proxmox)},
+		Changes: changed, Restarts: changes.NewRestarts(changed), Removals: removal.New(c, b), Bootstrap: b,
 	}
 }

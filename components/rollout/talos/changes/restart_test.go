@@ -1,4 +1,4 @@
-package talos
+package changes
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package talos
+package changes
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/talosimage"
@@ -279,4 +280,37 @@ func (r *Changes) patch(
 	}
 
 	return true, talosapi.ApplyLive(ctx, t, c.credentials, text)
+}
+
+// warnOfRemoved says what a node, and once in a run the cluster, has in use that is gone in the version of Kubernetes
+// to go to. It stops nothing: what is listed may not be all, and what uses it may not matter.
+func (r *Changes) warnOfRemoved(ctx context.Context, c nodeChange, now talosapi.System) {
+	from, to := talosimage.System(now.Configuration).Kubernetes, talosimage.System(c.wanted).Kubernetes
+
+	found, err := talosapi.Removed(ctx, c.Target, c.credentials, c.node.Role == spec.RoleControlPlane, from, to)
+	r.warnFound(c.Name, found, err)
+
+	r.checkedDeprecations.Do(func() {
+		kube, err := cluster.Kubernetes(ctx, r.others(c), c.credentials)
+		if err == nil {
+			ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
+			defer cancel()
+
+			found, err = kube.Removed(ctx, from, to)
+		}
+
+		r.warnFound("the cluster", found, err)
+	})
+}
+
+// warnFound shows what was found, or why nothing can be.
+func (r *Changes) warnFound(subject string, found []string, err error) {
+	if err != nil {
+		found = []string{fmt.Sprintf("what %s uses of Kubernetes that is gone in the next version cannot be looked for: %v",
+			subject, wait.Reason(err))}
+	}
+
+	for _, text := range found {
+		r.Warn(text)
+	}
 }

@@ -1,4 +1,4 @@
-package talos
+package changes
 
 import (
 	"context"
@@ -24,6 +24,11 @@ type Restarts struct {
 
 	// discovery finds the address of a node that is not known yet; nil: all are stated.
 	discovery *proxmoxvm.Discovery
+}
+
+// NewRestarts returns the Restarts of a cluster whose nodes change, too.
+func NewRestarts(c *Changes) *Restarts {
+	return &Restarts{Changes: c, discovery: proxmoxvm.DiscoveryOf(c.Plan, c.Proxmox)}
 }
 
 // talosRestart is the restart of a node's VM.
@@ -54,7 +59,7 @@ func (t *talosRestart) Evaluate(ctx context.Context) (_ rollout.Change, err erro
 		return rollout.Change{NotJoined: true}, nil
 	}
 
-	if err := t.restarts.whyUnreachable(ctx, c); err != nil {
+	if err := t.restarts.whySilent(ctx, c); err != nil {
 		// It cannot be asked to let its pods go.
 		t.Progress(fmt.Sprintf("%s does not answer (%v): its VM is restarted as it is", c.Name, err))
 
@@ -162,8 +167,8 @@ func (t *Restarts) SetUpOn(ctx context.Context, n plan.Node) (string, error) {
 
 var errAddressUnknown = errors.New("its address is not known")
 
-// whyUnreachable is why a node does not answer, nil when it does.
-func (t *Restarts) whyUnreachable(ctx context.Context, c nodeChange) error {
+// whySilent is why a node does not answer, nil when it does.
+func (t *Restarts) whySilent(ctx context.Context, c nodeChange) error {
 	if c.Address == "" {
 		return errAddressUnknown
 	}

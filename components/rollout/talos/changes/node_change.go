@@ -1,4 +1,6 @@
-package talos
+// Package changes is what changes nodes of Talos that run, or are about to: their first configuration, changes of it,
+// upgrades of Talos and Kubernetes, and restarts.
+package changes
 
 import (
 	"cmp"
@@ -11,6 +13,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 
+	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
@@ -19,6 +22,7 @@ import (
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/talos/bootstrap"
 	"talos-proxmox/components/rollout/talos/cluster"
+	"talos-proxmox/components/rollout/talos/health"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/talosimage"
@@ -41,6 +45,13 @@ type Changes struct {
 	manifestsSynced bool
 }
 
+// New returns the Changes of a cluster.
+func New(c *cluster.Cluster, b *bootstrap.Bootstrap) *Changes {
+	return &Changes{
+		Cluster: c, rollout: rollout.New(c.Plan, c.Limiter, c.Progress), canaries: rollout.NewCanaries(), bootstrap: b,
+	}
+}
+
 // nodeChange is a node whose configuration is about to change.
 type nodeChange struct {
 	talosapi.Target
@@ -49,14 +60,6 @@ type nodeChange struct {
 	credentials talosapi.Credentials
 	// wanted is the configuration that is to be applied; nil in a preview that does not know it yet.
 	wanted talosconfig.Provider
-}
-
-// evaluation is what a change does to a node, and what the node ran when that was found out.
-type evaluation struct {
-	impact.NodeImpact
-
-	now     talosapi.System
-	blocked error
 }
 
 // readChange reads what is to be applied.
@@ -108,104 +111,81 @@ func (r *Changes) waitRunning(ctx context.Context, c nodeChange) (now talosapi.S
 	return now, err
 }
 
-// evaluateAnswering evaluates a change as soon as the node answers.
-func (r *Changes) evaluateAnswering(ctx context.Context, c nodeChange) (evaluation, error) {
-	var v evaluation
-
-	err := wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) error {
-		v = r.evaluate(ctx, c)
-		if v.Effect == impact.EffectUnknown {
-			return cmp.Or(r.checkNotReset(ctx, c), wait.For("%s at %s: %s", c.Name, c.Address, v.Why))
-		}
-
-		return v.blocked
-	})
+// pending is what a node runs, and what of its configuration is still to be changed.
+func (r *Changes) pending(ctx context.Context, c nodeChange) (talosapi.System, []impact.Setting, error) {
+	now, err := r.waitRunning(ctx, c)
 	if err != nil {
-		return v, fmt.Errorf("%s is not changed: %w", c.Name, err)
-	}
-
-	return v, nil
-}
-
-// evaluate asks the node what it runs, and what it thinks of the configuration.
-func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
-	change := impact.Change{Apply: r.Plan.Apply}
-
-	now, err := talosapi.Ask(ctx, c.Target, c.credentials)
-	if err == nil && c.wanted == nil {
-		err = errors.New("what it is to run is not known yet")
-	}
-
-	if err == nil {
-		change.Now, change.Wanted = now.System, talosimage.System(c.wanted)
-		change.Now.Kubernetes = talosimage.System(now.Configuration).Kubernetes
-		change.Settings, err = impact.Settings(now.Configuration, c.wanted)
-
-		if r.defaultInstaller(c.node) {
-			// It holds no extensions, and nothing was said of those that the node runs with.
-			change.Wanted.Schematic = ""
-		}
-	}
-
-	if err == nil && !change.Upgrades() {
-		// A system that is about to be replaced need not know what the next one does.
-		change.Reboot, err = r.needsReboot(ctx, c, now.Talos, change.Settings)
-	}
-
-	var rejected talosapi.RejectedError
-	if errors.As(err, &rejected) {
-		change.Rejected, err = rejected, nil
-	}
-
-	change.Silent = err
-	v := evaluation{now: now, NodeImpact: impact.NodeImpact{
-		Node: c.Name, Pool: c.node.Pool, Role: string(c.node.Role), Now: change.Now.String(), Wanted: change.Wanted.String(),
-		Settings: change.Settings,
-		Limits:   impact.Limits{MaxUnavailable: r.Plan.MaxUnavailable, Canary: r.Plan.Canary},
-	}}
-
-	var blocked error
-	v.Effect, v.Why, blocked = change.Evaluate()
-	v.Kubernetes = err == nil && change.Rejected == nil &&
-		change.Now.Kubernetes != change.Wanted.Kubernetes && r.Plan.Apply != spec.ApplyStaged
-	v.blocked = v.Refuse(blocked)
-
-	return v
-}
-
-// defaultInstaller says whether a node is upgraded from an installer of which nothing was stated.
-func (r *Changes) defaultInstaller(n plan.Node) bool {
-	id, err := talosimage.SchematicID(r.Plan, r.Plan.PoolOf(n).Image, n)
-
-	return err == nil && id == ""
-}
-
-func (r *Changes) needsReboot(ctx context.Context, c nodeChange, version string,
-	settings []impact.Setting,
-) (bool, error) {
-	data, err := c.wanted.Bytes()
-	if err != nil {
-		return false, err
-	}
-
-	reboots, err := talosapi.NeedsReboot(ctx, c.Target, c.credentials, data)
-
-	return reboots || err == nil && impact.WaitsForReboot(version, settings), err
-}
-
-// needsRebootNow asks a node that may have been upgraded meanwhile.
-func (r *Changes) needsRebootNow(ctx context.Context, c nodeChange) (bool, error) {
-	now, err := talosapi.Ask(ctx, c.Target, c.credentials)
-	if err != nil {
-		return false, err
+		return now, nil, err
 	}
 
 	settings, err := impact.Settings(now.Configuration, c.wanted)
 	if err != nil {
-		return false, err
+		return now, nil, fmt.Errorf("%s: %w", c.Name, err)
 	}
 
-	return r.needsReboot(ctx, c, now.Talos, settings)
+	return now, settings, nil
+}
+
+// waitDisruption waits until the cluster can do without the node.
+func (r *Changes) waitDisruption(ctx context.Context, c nodeChange, e impact.Effect) error {
+	return rollout.WaitHealthy(ctx, r.Plan, r.Progress, "the cluster to do without "+c.Name,
+		func(ctx context.Context) error { return r.checkDisruption(ctx, c, e) })
+}
+
+// checkDisruption says why the cluster cannot do without the node now.
+func (r *Changes) checkDisruption(ctx context.Context, c nodeChange, effect impact.Effect) error {
+	kube, err := cluster.Kubernetes(ctx, r.others(c), c.credentials)
+	if err != nil {
+		return err
+	}
+
+	if c.node.Role == spec.RoleControlPlane {
+		members, err := talosapi.EtcdMembers(ctx, r.others(c), c.credentials)
+		if err != nil {
+			return err
+		}
+
+		return etcd.CheckDisruption(members, c.Name, effect)
+	}
+
+	nodes, err := kube.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+
+	return rollout.CheckWorkers(r.Plan, nodes, c.Name)
+}
+
+// send gives a node that runs its changed configuration, as the last thing before the provider does: to a node that has
+// shown a certificate of this cluster, and to no other. What needs a reboot has had it by then.
+func (r *Changes) send(ctx context.Context, c nodeChange) error {
+	data, err := c.wanted.Bytes()
+	if err != nil {
+		return err
+	}
+
+	apply := talosapi.ApplyLive
+	if r.Plan.Apply == spec.ApplyStaged {
+		apply = talosapi.ApplyStaged
+	}
+
+	err = wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) error {
+		err := apply(ctx, c.Target, c.credentials, data)
+
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, new(talosapi.RejectedError)):
+			return err
+		default:
+			return cmp.Or(r.checkNotReset(ctx, c), wait.For("%v", err))
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("%s is not changed: %w", c.Name, err)
+	}
+
+	return nil
 }
 
 // checkVersion refuses a worker that is to run a newer Kubernetes than the control planes.
@@ -224,6 +204,11 @@ func (r *Changes) waitKubernetes(ctx context.Context, c nodeChange) (*kubeapi.Cl
 	return rollout.WaitKubernetes(ctx, r.Plan, r.Progress, func(ctx context.Context) (*kubeapi.Client, error) {
 		return r.RetryingKubernetes(ctx, r.others(c), c.credentials)
 	})
+}
+
+// watch tells whether the node serves.
+func (r *Changes) watch(c nodeChange) *health.Watch {
+	return &health.Watch{Target: c.Target, Cluster: r.Cluster, Role: c.node.Role, Credentials: c.credentials}
 }
 
 // checkNotReset is why nothing is sent to a machine that answers in maintenance mode where a node with a configuration

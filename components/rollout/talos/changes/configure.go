@@ -1,10 +1,10 @@
-package talos
+package changes
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -37,6 +37,56 @@ func (r *Changes) WaitAnswering(ctx context.Context, args *pulumi.ResourceHookAr
 	target := talosapi.Target{Name: n.Name, Address: hookutil.String(args.NewInputs, "node")}
 
 	return talosapi.WaitAnswering(ctx, target, r.Plan.NodeTimeout, r.Progress)
+}
+
+// ConfigureExisting runs before a node is configured that the state knows no configuration of. A node of an imported
+// cluster may run already, with another configuration: then this is a change like any other.
+func (r *Changes) ConfigureExisting(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	c, err := r.readChange(ctx, args)
+	if err == nil && c.node.Role == spec.RoleControlPlane {
+		r.bootstrap.ExpectMember()
+	}
+
+	if err != nil || c.Address == "" || c.credentials == (talosapi.Credentials{}) || !r.Inventory.Exists(c.node) {
+		return err
+	}
+
+	if r.DryRun {
+		// What a node runs that is replaced is lost with it.
+		if slices.Contains(r.Plan.Replace, c.Name) || talosapi.Unconfigured(ctx, c.Target) {
+			return nil
+		}
+
+		return r.preview(ctx, c)
+	}
+
+	unconfigured, err := r.unconfigured(ctx, c)
+	if err != nil || unconfigured || !talosapi.Founded(ctx, r.others(c), c.credentials) {
+		return err
+	}
+
+	return r.change(ctx, c)
+}
+
+// unconfigured waits until a machine says whether it is one that waits for its first configuration.
+func (r *Changes) unconfigured(ctx context.Context, c nodeChange) (unconfigured bool, err error) {
+	err = wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) error {
+		err := talosapi.Answers(ctx, c.Target, c.credentials)
+		if err == nil {
+			return nil
+		}
+
+		if unconfigured = talosapi.Unconfigured(ctx, c.Target); unconfigured {
+			return nil
+		}
+
+		return wait.For("%s to answer at %s (%v)", c.Name, c.Address, err)
+	})
+	if err != nil {
+		err = fmt.Errorf("%s is not configured: %w", c.Name, err)
+	}
+
+	return unconfigured, err
 }
 
 // EjectISO runs before a node is configured, and takes the ISO file out of its drive.
@@ -133,36 +183,4 @@ func checkSecureBoot(booted, wanted *bool) error {
 			"has not taken the keys of the image; nothing was sent to it; set the key to false, or use an image for " +
 			"SecureBoot and an EFI disk without keys")
 	}
-}
-
-// send gives a node that runs its changed configuration, as the last thing before the provider does: to a node that has
-// shown a certificate of this cluster, and to no other. What needs a reboot has had it by then.
-func (r *Changes) send(ctx context.Context, c nodeChange) error {
-	data, err := c.wanted.Bytes()
-	if err != nil {
-		return err
-	}
-
-	apply := talosapi.ApplyLive
-	if r.Plan.Apply == spec.ApplyStaged {
-		apply = talosapi.ApplyStaged
-	}
-
-	err = wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) error {
-		err := apply(ctx, c.Target, c.credentials, data)
-
-		switch {
-		case err == nil:
-			return nil
-		case errors.As(err, new(talosapi.RejectedError)):
-			return err
-		default:
-			return cmp.Or(r.checkNotReset(ctx, c), wait.For("%v", err))
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("%s is not changed: %w", c.Name, err)
-	}
-
-	return nil
 }

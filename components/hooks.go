@@ -85,7 +85,7 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 		Program: ctx, Plan: r.Plan, Proxmox: r.Proxmox, Identities: r.Identities, Progress: r.Progress, Nodes: r.Nodes,
 	}
 	clones := &proxmoxvm.Clones{
-		Limit: r.Plan.ParallelClones, Timeout: r.Plan.TaskTimeout, Patience: proxmoxvm.LongestClone(r.Plan),
+		Limit: r.Plan.ParallelClones, Timeout: r.Plan.TaskTimeout, GracePeriod: proxmoxvm.LongestClone(r.Plan),
 		Proxmox: r.Proxmox, Progress: r.Progress,
 	}
 	// It is the last hook of a clone: what it waits for is making the clone.

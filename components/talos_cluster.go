@@ -224,10 +224,13 @@ func (b *builder) machines() error {
 func (b *builder) cluster() error {
 	p := b.Plan
 
-	credentials, err := b.identity()
+	secrets, err := newMachineSecrets(b.ctx, b.name, p, b.bundle, b.child)
 	if err != nil {
 		return err
 	}
+
+	b.MachineSecrets, b.contract, b.known = secrets.machine, secrets.contract, secrets.resources
+	credentials := secrets.administrator
 
 	pulumi.All(credentials.CaCertificate(), credentials.ClientCertificate(),
 		credentials.ClientKey()).ApplyT(func(all []any) error {
@@ -330,43 +333,6 @@ func (b *builder) cluster() error {
 	b.TalosconfigExpiry = expiry(credentials.ClientCertificate().ToStringPtrOutput())
 
 	return err
-}
-
-// identity is the machine secrets of the cluster and an administrator's credentials, made and kept in state, or taken
-// over.
-func (b *builder) identity() (machine.ClientConfigurationOutput, error) {
-	if b.bundle != nil {
-		var credentials machine.ClientConfigurationOutput
-		b.MachineSecrets, credentials = importSecrets(b.bundle)
-
-		// Nothing else keeps what the cluster was taken over with.
-		made, err := pulumi.NewStash(b.ctx, b.name+"-contract",
-			&pulumi.StashArgs{Input: pulumi.String(b.Plan.ContractVersion())}, b.child)
-		if err != nil {
-			return credentials, err
-		}
-
-		b.contract = stashedText(made)
-
-		return credentials, nil
-	}
-
-	// Without its secrets a cluster is as lost as without its control planes.
-	secrets, err := machine.NewSecrets(b.ctx, b.name+"-secrets",
-		&machine.SecretsArgs{TalosVersion: pulumi.String(b.Plan.ContractVersion())}, b.child,
-		pulumi.AdditionalSecretOutputs([]string{"machineSecrets", "clientConfiguration"}),
-		// An older version here would replace the identity of the cluster, a newer one change its contract.
-		pulumi.IgnoreChanges([]string{"talosVersion"}),
-		pulumi.Protect(b.Plan.Protected()))
-	if err != nil {
-		return machine.ClientConfigurationOutput{}, err
-	}
-
-	b.known = []pulumi.Resource{secrets}
-	b.MachineSecrets = pulumi.ToSecret(secrets.MachineSecrets).(machine.MachineSecretsOutput)
-	b.contract = secrets.TalosVersion
-
-	return secretClient(secrets.ClientConfiguration), nil
 }
 
 // controlPlanes makes the VMs of control planes. They are configured when all of them are registered.

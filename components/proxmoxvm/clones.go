@@ -17,18 +17,18 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// Clones has at most so many clones of one template made at a time, and makes those again that a lock has refused. A
-// clone counts from before it is made until its VM has started.
+// Clones limits how many clones of one template are made at a time, and retries those that a lock has refused. A clone
+// counts from before it is made until its VM has started.
 type Clones struct {
 	// Limit is how many; 0: any number.
 	Limit int
 	// Timeout is how long a lock is waited for.
 	Timeout time.Duration
-	// Patience is how long another clone may take until its VM has started: one that has failed is not heard of where no
-	// hook runs for it, as after lifecycle.teardown.
-	Patience time.Duration
-	Proxmox  vmidentity.Finder
-	Progress wait.Reporter
+	// GracePeriod is how long another clone may take until its VM has started. No hook reports a clone that failed where
+	// none is bound, as after lifecycle.teardown.
+	GracePeriod time.Duration
+	Proxmox     vmidentity.Finder
+	Progress    wait.Reporter
 
 	mu sync.Mutex
 	// templates are the slots of each template, release gives back that of a VM, by the name of its resource.
@@ -39,6 +39,9 @@ type Clones struct {
 	// locked is when a VM met a lock first.
 	locked map[string]time.Time
 }
+
+// startTimeout is the provider's own, in seconds.
+const startTimeout = 1800
 
 // LongestClone is how long a clone may take from before it is made until its VM has started: to wait for a lock, the
 // provider's own bounds for the copy and the start, and its wait for the guest agent.
@@ -87,7 +90,7 @@ func (c *Clones) acquire(ctx context.Context, slots *semaphore.Weighted, name, t
 
 	for {
 		before := endedNow()
-		short, cancel := context.WithTimeout(ctx, c.Patience)
+		short, cancel := context.WithTimeout(ctx, c.GracePeriod)
 		err := slots.Acquire(short, 1)
 
 		cancel()
@@ -99,7 +102,7 @@ func (c *Clones) acquire(ctx context.Context, slots *semaphore.Weighted, name, t
 			return fmt.Errorf("%s: interrupted while it waited for other clones of template %s: %w", name, template, ctx.Err())
 		case endedNow() == before:
 			return fmt.Errorf("%s is not made: none of the other clones of template %s has ended within %s, "+
-				"which is longer than one may take: they have failed. Run 'pulumi up' again", name, template, c.Patience)
+				"which is longer than one may take: they have failed. Run 'pulumi up' again", name, template, c.GracePeriod)
 		}
 	}
 }

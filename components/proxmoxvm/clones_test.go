@@ -29,7 +29,7 @@ func TestParallelClones(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said []string
 
-		c := &Clones{Limit: 2, Patience: time.Hour, Progress: func(m string) { said = append(said, m) }}
+		c := &Clones{Limit: 2, GracePeriod: time.Hour, Progress: func(m string) { said = append(said, m) }}
 		begin := func(args *pulumi.ResourceHookArgs) <-chan error {
 			begun := make(chan error, 1)
 			go func() { begun <- c.Begin(t.Context(), args) }()
@@ -79,7 +79,7 @@ func TestParallelClones(t *testing.T) {
 // TestCloneNotHeardOf: a clone whose failure no hook is told of is not waited for without end; others that end are.
 func TestCloneNotHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &Clones{Limit: 2, Patience: time.Hour, Progress: func(string) {}}
+		c := &Clones{Limit: 2, GracePeriod: time.Hour, Progress: func(string) {}}
 
 		for _, name := range []string{"a", "b"} {
 			require.NoError(t, c.Begin(t.Context(), cloneOf(name, "pve1", 9000)))

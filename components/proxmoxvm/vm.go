@@ -40,17 +40,22 @@ type Args struct {
 	CloudInit    *CloudInit
 	Mapping      pulumi.StringInput
 	AgentTimeout string
-	// Rebalance moves the VM to its host; Replace replaces it, once when it becomes true, unless State says that it was.
-	Rebalance, Replace bool
+	// Rebalance moves the VM to its host.
+	Rebalance bool
+	// Replace replaces the VM once: when it becomes true, unless State says that this was done.
+	Replace bool
 	// Incomplete replaces it, if the state says that its creation failed.
 	Incomplete bool
-	// State is that of a VM that is there.
+	// State is that of an existing VM.
 	State State
 	// Hooks of the VM; nil: none.
 	Hooks *pulumi.ResourceHookBinding
-	// After names what must be done before it is made or changed.
+	// After names what must be done before the VM is created or changed.
 	After []pulumi.Resource
 }
+
+// recreated says that the update replaces the VM.
+func (a *Args) recreated() bool { return a.Replace && !a.State.Replaced || a.Incomplete }
 
 // New creates the VM of a node.
 func New(ctx *pulumi.Context, name string, args *Args, opts ...pulumi.ResourceOption) (*vm.VirtualMachine, error) {
@@ -92,9 +97,7 @@ func New(ctx *pulumi.Context, name string, args *Args, opts ...pulumi.ResourceOp
 
 	opts = slices.Concat(opts, replaceOnce(v, args.Replace), replaceIncomplete(args.Incomplete))
 
-	if args.State.Mark > 0 {
-		v.TimeoutMigrate = pulumi.Int(migrateTimeout + args.State.Mark)
-	}
+	markUpdate(v, args.State.Mark)
 
 	addHardware(v, n, args.Mapping)
 	addBoot(v, args)
@@ -106,7 +109,7 @@ func New(ctx *pulumi.Context, name string, args *Args, opts ...pulumi.ResourceOp
 	machineVM, err := vm.NewVirtualMachine(ctx, name, v, append(opts,
 		// A VMID, a name and a MAC cannot exist twice.
 		pulumi.DeleteBeforeReplace(true),
-		pulumi.IgnoreChanges(ignored(args)),
+		pulumi.IgnoreChanges(ignoredChanges(args)),
 		// The provider would stop a protected VM before Proxmox VE refuses to remove it; Pulumi refuses in the preview.
 		pulumi.Protect(n.Protection),
 		pulumi.DependsOn(args.After))...)
@@ -117,91 +120,87 @@ func New(ctx *pulumi.Context, name string, args *Args, opts ...pulumi.ResourceOp
 	return machineVM, nil
 }
 
-// replaceOnce replaces the VM once when replace becomes true. To take the mark off is a change in place, which changes
-// nothing on the machine.
-func replaceOnce(v *vm.VirtualMachineArgs, replace bool) []pulumi.ResourceOption {
-	if !replace {
-		return nil
-	}
-
-	v.TimeoutClone = pulumi.Int(vmidentity.ReplacedTimeout)
-
-	return []pulumi.ResourceOption{pulumi.ReplaceOnChanges([]string{vmidentity.ReplaceMark})}
-}
-
-// startTimeout and migrateTimeout are the provider's own, in seconds.
-const startTimeout, migrateTimeout = 1800, 1800
-
-// WarnOnImageDrift warns of a node that was made from another image than the plan says now, and says what follows. The
-// description is the one that was written when the VM was made.
-func WarnOnImageDrift(ctx *pulumi.Context, n plan.Node, now, so string, machineVM *vm.VirtualMachine) {
+// WarnOnImageDrift warns of a node that was created from another image than the wanted one, and says what follows. The
+// description of the VM, which was written when it was created, names its image.
+func WarnOnImageDrift(ctx *pulumi.Context, n plan.Node, wanted, consequence string, machineVM *vm.VirtualMachine) {
 	machineVM.Description.ApplyT(func(then *string) error {
 		if then == nil || *then == "" {
 			return nil
 		}
 
 		before := spec.HideSecrets(vmidentity.Description(*then))
-		if before == now {
+		if before == wanted {
 			return nil
 		}
 
-		return ctx.Log.Warn(fmt.Sprintf("%s is %q; the configuration now says %q. %s", n.Name, before, now, so), nil)
+		return ctx.Log.Warn(fmt.Sprintf("%s is %q; the configuration now says %q. %s", n.Name, before, wanted, consequence), nil)
 	})
 }
 
-// ignored is what was used when the VM was made, and what the provider reads back otherwise than it was stated.
-func ignored(args *Args) []string {
+// ignoredChanges are the properties whose changes are not applied to an existing VM.
+func ignoredChanges(args *Args) []string {
 	n := args.Node
-	// smbios is the identity of this very machine: it changes only when the VM is made again.
-	paths := []string{"clone", "description", "smbios", "initialization", "efiDisk", "tpmState"}
+	paths := slices.Concat(creationOnly(n), readBackDifferently(n), appliedByHooks(args))
 
 	if args.State.Running {
-		// Where it would start the VM, the provider takes these for unknown.
+		// Where the provider would start the VM, it takes these for unknown.
 		paths = append(paths, "started", "ipv4Addresses", "ipv6Addresses", "networkInterfaceNames")
 	}
 
-	// A VM that is made again is as stated from the start.
-	remade := args.Replace && !args.State.Replaced || args.Incomplete
-
-	// The provider restarts a VM for its weight, so hooks change it.
-	if !remade {
-		paths = append(paths, "cpu.units")
-	}
-
-	// Disks grow in a hook of the update that a mark causes, and the provider reads their size after it. The mark is a
-	// value of the state that means nothing to the machine, by how long a migration may take: it stays until the next one.
-	if args.State.Mark == 0 {
-		paths = append(paths, "timeoutMigrate")
-	}
-
-	if !remade {
-		for _, i := range args.State.Disks {
-			paths = append(paths, fmt.Sprintf("disks[%d].size", i))
-		}
-	}
-
-	for i := range n.Disks {
-		// Shown as changed for ever.
-		paths = append(paths, fmt.Sprintf("disks[%d].speed", i))
-	}
-
-	if n.Template != "" {
-		// A clone has these from its template, and the provider does not apply them to it.
-		paths = append(paths, "bios", "bootOrders", "machine", "scsiHardware")
-		for _, option := range []string{"aio", "backup", "cache", "discard", "fileFormat", "iothread", "replicate", "ssd"} {
-			paths = append(paths, "disks[0]."+option)
-		}
-	} else {
-		// An ISO file that has been taken out of its drive stays out; without one, no drive is made, and none is to come.
-		paths = append(paths, "cdrom", "disks[0].fileId")
-	}
-
 	if !args.Rebalance {
-		// The host is where the VM was made; an operator may have moved it since.
+		// The host is where the VM was created; an operator may have migrated it since.
 		paths = append(paths, "nodeName")
 	}
 
 	slices.Sort(paths)
+
+	return paths
+}
+
+// creationOnly are the properties that are used when a VM is created, and never again.
+func creationOnly(n plan.Node) []string {
+	// smbios is the identity of this very machine: it changes only when the VM is recreated.
+	paths := []string{"clone", "description", "smbios", "initialization", "efiDisk", "tpmState"}
+
+	if n.Template == "" {
+		// An ISO file that has been ejected stays out, and a drive is neither added nor removed later.
+		return append(paths, "cdrom", "disks[0].fileId")
+	}
+
+	// A clone has these from its template, and the provider does not apply them to it.
+	paths = append(paths, "bios", "bootOrders", "machine", "scsiHardware")
+	for _, option := range []string{"aio", "backup", "cache", "discard", "fileFormat", "iothread", "replicate", "ssd"} {
+		paths = append(paths, "disks[0]."+option)
+	}
+
+	return paths
+}
+
+// readBackDifferently are the properties that the provider would show as changed in every preview.
+func readBackDifferently(n plan.Node) []string {
+	var paths []string
+	for i := range n.Disks {
+		paths = append(paths, fmt.Sprintf("disks[%d].speed", i))
+	}
+
+	return paths
+}
+
+// appliedByHooks are the properties that hooks change on a running VM, since the provider would restart it for them.
+func appliedByHooks(args *Args) []string {
+	var paths []string
+	if args.State.Mark == 0 {
+		paths = append(paths, updateMark) // The mark of the last such update stays.
+	}
+
+	if args.recreated() {
+		return paths
+	}
+
+	paths = append(paths, "cpu.units")
+	for _, i := range args.State.Disks {
+		paths = append(paths, fmt.Sprintf("disks[%d].size", i))
+	}
 
 	return paths
 }

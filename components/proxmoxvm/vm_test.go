@@ -12,7 +12,7 @@ import (
 // not when it has been: its name may stay in lifecycle.replace.
 func TestReplacedIsIgnored(t *testing.T) {
 	of := func(replace, replaced, incomplete bool) []string {
-		return ignored(&Args{
+		return ignoredChanges(&Args{
 			Node: plan.Node{Disks: []plan.Disk{{}}}, Replace: replace, Incomplete: incomplete,
 			State: State{Replaced: replaced, Disks: []int{0}},
 		})

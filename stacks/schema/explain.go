@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agext/levenshtein"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
@@ -366,28 +365,6 @@ func TypeNames(types []string) string {
 	}
 
 	return strings.Join(said, " or ")
-}
-
-// unknownKey names the nearest key that exists at the same place.
-func (x explainer) unknownKey(path string, s *jsonschema.Schema, name string) spec.Problem {
-	p := spec.Problem{Path: Join(path, name), Rule: "is not a key of " + x.of}
-
-	known := slices.Sorted(maps.Keys(s.Properties))
-	best, distance := "", len(name)/2+1
-
-	for _, k := range known {
-		if d := levenshtein.Distance(strings.ToLower(name), strings.ToLower(k), nil); d < distance {
-			best, distance = k, d
-		}
-	}
-
-	if best != "" {
-		p.Remedy = fmt.Sprintf("did you mean %q?", best)
-	} else {
-		p.Remedy = "known here: " + strings.Join(known, ", ")
-	}
-
-	return p
 }
 
 // describe is what the schema says of a key.

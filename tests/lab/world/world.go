@@ -192,11 +192,6 @@ func Invalid(field, format string, args ...any) *Error {
 	}
 }
 
-// denied is what Proxmox VE answers without the privilege.
-func denied(what string) *Error {
-	return &Error{Code: 403, Reason: "Permission check failed (" + what + ")"}
-}
-
 func sortedKeys[K ~string | ~int, V any](m map[K]V) []K {
 	keys := make([]K, 0, len(m))
 	for k := range m {

@@ -12,7 +12,56 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"talos-proxmox/components/machineconfig"
+	"talos-proxmox/components/plan"
 )
+
+// machineSecrets are the machine secrets of a cluster, and what is made with them. All but the contract is secret.
+type machineSecrets struct {
+	machine machine.MachineSecretsOutput
+	// administrator holds credentials for the Talos API.
+	administrator machine.ClientConfigurationOutput
+	// contract is the Talos version that the cluster was created with.
+	contract pulumi.StringOutput
+	// resources keep the secrets in the state; none where they are imported.
+	resources []pulumi.Resource
+}
+
+// newMachineSecrets generates the machine secrets of a cluster and keeps them in the state, or imports a secrets bundle;
+// nil: none.
+func newMachineSecrets(
+	ctx *pulumi.Context, name string, p *plan.Plan, bundle pulumi.StringInput, child pulumi.ResourceOption,
+) (machineSecrets, error) {
+	if bundle != nil {
+		imported, credentials := importSecrets(bundle)
+
+		// Nothing else keeps the version that the cluster was imported with.
+		kept, err := pulumi.NewStash(ctx, name+"-contract",
+			&pulumi.StashArgs{Input: pulumi.String(p.ContractVersion())}, child)
+		if err != nil {
+			return machineSecrets{}, err
+		}
+
+		return machineSecrets{machine: imported, administrator: credentials, contract: stashedText(kept)}, nil
+	}
+
+	// Without its secrets a cluster is as lost as without its control planes.
+	generated, err := machine.NewSecrets(ctx, name+"-secrets",
+		&machine.SecretsArgs{TalosVersion: pulumi.String(p.ContractVersion())}, child,
+		pulumi.AdditionalSecretOutputs([]string{"machineSecrets", "clientConfiguration"}),
+		// An older version here would replace the identity of the cluster, a newer one change its contract.
+		pulumi.IgnoreChanges([]string{"talosVersion"}),
+		pulumi.Protect(p.Protected()))
+	if err != nil {
+		return machineSecrets{}, err
+	}
+
+	return machineSecrets{
+		machine:       pulumi.ToSecret(generated.MachineSecrets).(machine.MachineSecretsOutput),
+		administrator: secretClient(generated.ClientConfiguration),
+		contract:      generated.TalosVersion,
+		resources:     []pulumi.Resource{generated},
+	}, nil
+}
 
 // SecretsBundle is the machine secrets of a cluster as a Talos secrets bundle, the file that 'talosctl gen secrets'
 // writes and other tools of Talos read. It is secret.

@@ -26,8 +26,8 @@ type machineSecrets struct {
 	resources []pulumi.Resource
 }
 
-// newMachineSecrets generates the machine secrets of a cluster and keeps them in the state, or imports a secrets bundle;
-// nil: none.
+// newMachineSecrets generates the machine secrets of a cluster and keeps them in the state, or imports a secrets
+// bundle; nil: none.
 func newMachineSecrets(
 	ctx *pulumi.Context, name string, p *plan.Plan, bundle pulumi.StringInput, child pulumi.ResourceOption,
 ) (machineSecrets, error) {

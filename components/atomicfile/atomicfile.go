@@ -15,7 +15,7 @@ import (
 // Write makes a file in a directory, which is made with mode 0700 where it is not there. fill writes it, and place
 // gives it its name when it is on the disk: os.Link takes none that is taken, os.Rename takes any. Whatever fails,
 // nothing is left. What a run has left that was killed is removed by the next one that writes into the directory.
-func Write(dir string, fill func(f *os.File) error, place func(unfinished string) error) error {
+func Write(dir string, fill func(f *os.File) error, place func(temporary string) error) error {
 	err := write(dir, fill, place)
 	if errors.Is(err, syscall.ENOSPC) {
 		return fmt.Errorf("the disk that holds %s is full: %w", dir, err)
@@ -24,7 +24,7 @@ func Write(dir string, fill func(f *os.File) error, place func(unfinished string
 	return err
 }
 
-func write(dir string, fill func(f *os.File) error, place func(unfinished string) error) error {
+func write(dir string, fill func(f *os.File) error, place func(temporary string) error) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

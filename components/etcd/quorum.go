@@ -83,7 +83,7 @@ func TakesWrites(members []Member) bool {
 }
 
 // votes counts the voting members, and those of them that are well.
-func votes(members []Member) (all, well int) {
+func votes(members []Member) (all, healthy int) {
 	for _, m := range members {
 		if m.Learner {
 			continue
@@ -92,11 +92,11 @@ func votes(members []Member) (all, well int) {
 		all++
 
 		if m.Problem == "" {
-			well++
+			healthy++
 		}
 	}
 
-	return all, well
+	return all, healthy
 }
 
 // QuorumText says what is left of etcd while one of so many voting members is away.
@@ -150,15 +150,15 @@ func CheckDisruption(members []Member, name string, effect impact.Effect) error 
 // CanStop says why a member of which nothing is known may not be taken down, nil when it may: where etcd goes on and
 // too few of the others are well, it is what etcd goes on with.
 func CanStop(members []Member, name string) error {
-	_, well := votes(slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Name == name }))
+	_, healthy := votes(slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Name == name }))
 	voters := Voters(members)
 
-	if well == 0 || well >= QuorumSize(voters) {
+	if healthy == 0 || healthy >= QuorumSize(voters) {
 		return nil
 	}
 
 	return spec.Blocked(
-		fmt.Sprintf("%d of the other members of etcd are healthy, and %d are needed", well, QuorumSize(voters)),
+		fmt.Sprintf("%d of the other members of etcd are healthy, and %d are needed", healthy, QuorumSize(voters)),
 		"repair the others first, then run 'pulumi up' again",
 	)
 }

@@ -31,21 +31,21 @@ func (d MemberRemoval) Evaluate() error {
 // CheckQuorum says whether enough voting members stay, however they are.
 func (d MemberRemoval) CheckQuorum() error {
 	voters := Voters(d.Members)
-	stay := Voters(slices.DeleteFunc(slices.Clone(d.Members), d.leaves))
+	remaining := Voters(slices.DeleteFunc(slices.Clone(d.Members), d.leaves))
 
 	switch need := QuorumSize(voters); {
 	case voters == 0:
 		return spec.Blocked("etcd has no voting member", "see that the cluster is up")
 	case !slices.ContainsFunc(d.Members, d.leaves):
 		return nil
-	case stay == 0:
+	case remaining == 0:
 		return spec.Blocked(
 			"the last control plane never leaves: etcd would be lost with it",
 			"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'",
 		)
-	case stay < need:
-		return spec.Blocked(fmt.Sprintf("%d of the %d members of etcd would stay, and %d are needed", stay, voters, need),
-			AtMost(voters))
+	case remaining < need:
+		return spec.Blocked(fmt.Sprintf("%d of the %d members of etcd would stay, and %d are needed",
+			remaining, voters, need), AtMost(voters))
 	default:
 		return nil
 	}

@@ -62,17 +62,17 @@ func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 		return nil
 	}
 
-	err := atomicfile.Write(s.Dir, fill, func(unfinished string) error {
+	err := atomicfile.Write(s.Dir, fill, func(temporary string) error {
 		taken.Taken = now.UTC().Truncate(time.Second)
 		taken.Path = filepath.Join(s.Dir, s.Cluster+"."+taken.Taken.Format(timestamp)+".db")
 
 		if s.Recipients == nil {
-			return os.Link(unfinished, taken.Path)
+			return os.Link(temporary, taken.Path)
 		}
 
 		taken.Path += extension
 
-		return atomicfile.Write(s.Dir, taken.encrypted(unfinished, s.Recipients), func(encrypted string) error {
+		return atomicfile.Write(s.Dir, taken.encrypted(temporary, s.Recipients), func(encrypted string) error {
 			return os.Link(encrypted, taken.Path)
 		})
 	})
@@ -87,7 +87,7 @@ func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 		return Snapshot{}, err
 	}
 
-	rename := func(unfinished string) error { return os.Rename(unfinished, NoteOf(taken.Path)) }
+	rename := func(temporary string) error { return os.Rename(temporary, NoteOf(taken.Path)) }
 	if err := atomicfile.Write(s.Dir, atomicfile.Text(append(text, '\n')), rename); err != nil {
 		// Where each try fails, snapshots that are never pruned would fill the disk.
 		return Snapshot{}, errors.Join(err, os.Remove(taken.Path))

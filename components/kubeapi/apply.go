@@ -51,9 +51,9 @@ func (c *Client) Apply(ctx context.Context, all []Manifest, bound time.Duration,
 			switch path, err := resources.apply(bounded, m); {
 			case err == nil:
 			case mayPass(err):
-				left, missing = append(left, m), append(missing, m.told(path, err))
+				left, missing = append(left, m), append(missing, m.errorOf(path, err))
 			default:
-				refused = append(refused, m.told(path, err))
+				refused = append(refused, m.errorOf(path, err))
 			}
 		}
 
@@ -101,8 +101,8 @@ func (m Manifest) stated() *unstructured.Unstructured {
 	return object
 }
 
-// told is an error of the manifest. The API server quotes values, but names the fields alone that others own.
-func (m Manifest) told(path string, err error) error {
+// errorOf is an error of the manifest. The API server quotes values, but names the fields alone that others own.
+func (m Manifest) errorOf(path string, err error) error {
 	var status apierrors.APIStatus
 	if m.Secret && errors.As(err, &status) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("%s: the API server refuses it, with the status %s", path,

@@ -48,12 +48,12 @@ func (e *explainer) add(of, what, value, from string) {
 }
 
 // decidedBy is the key when it was, else what otherwise decides.
-func decidedBy(was bool, key, otherwise string) string {
+func decidedBy(was bool, key, fallback string) string {
 	if was {
 		return key
 	}
 
-	return otherwise
+	return fallback
 }
 
 func (e *explainer) cluster() {

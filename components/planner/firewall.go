@@ -231,12 +231,12 @@ func openLoadBalancer(p *plan.Plan, nodes []netip.Prefix) []plan.Ingress {
 }
 
 // etcdMembers are the control planes one by one; otherwise where they are, when an address is not known in advance.
-func etcdMembers(p *plan.Plan, otherwise []netip.Prefix) []netip.Prefix {
+func etcdMembers(p *plan.Plan, fallback []netip.Prefix) []netip.Prefix {
 	var members []netip.Prefix
 
 	for _, n := range p.ControlPlanes() {
 		if !n.Address.IsValid() {
-			return otherwise
+			return fallback
 		}
 
 		members = append(members, netip.PrefixFrom(n.Address, n.Address.BitLen()))

@@ -312,7 +312,7 @@ func (r *resolver) checkTemplate(path, ref string) {
 }
 
 // checkNamed compares the version in the name of an image with the one that the cluster is to have.
-func (r *resolver) checkNamed(path, ref, named, otherwise string) {
+func (r *resolver) checkNamed(path, ref, named, fallback string) {
 	talos := checks.Version.FindStringSubmatch(r.Spec.Cluster.Versions.Talos)
 	if talos == nil || strings.TrimPrefix(named, "v") == talos[1] {
 		return
@@ -327,7 +327,7 @@ func (r *resolver) checkNamed(path, ref, named, otherwise string) {
 		return
 	}
 
-	r.once(path, rule, ref, "change one of the two"+otherwise)
+	r.once(path, rule, ref, "change one of the two"+fallback)
 }
 
 func (r *resolver) checkISO(path string, iso spec.ISOImage) {

@@ -64,9 +64,9 @@ type exclusiveKey struct {
 	value string
 }
 
-func valueOr[T any](v *T, otherwise T) T {
+func valueOr[T any](v *T, fallback T) T {
 	if v == nil {
-		return otherwise
+		return fallback
 	}
 
 	return *v

@@ -243,12 +243,12 @@ func setting(value any) string {
 	return fmt.Sprint(value)
 }
 
-func textOr(value any, otherwise string) string {
+func textOr(value any, fallback string) string {
 	if text, ok := value.(string); ok && text != "" {
 		return text
 	}
 
-	return otherwise
+	return fallback
 }
 
 // machineType leaves out the version: "pc-q35-9.0", "pc-i440fx-9.0", "pc".

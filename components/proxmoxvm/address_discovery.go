@@ -147,7 +147,7 @@ var (
 
 // ask asks the agent itself, for what the provider has seen may be old. An agent that has said nothing to the provider
 // all the time is asked once. A VM that is missing twice is not waited for: nothing creates it any more.
-func (d *Discovery) ask(ctx context.Context, n plan.Node, answering bool, say func(string)) (netip.Addr, error) {
+func (d *Discovery) ask(ctx context.Context, n plan.Node, answering bool, progress func(string)) (netip.Addr, error) {
 	silent := fmt.Errorf("%s (VMID %d, %s) reports no address inside network.cidr %s. The usual causes: the guest agent "+
 		"is not in the image that "+
 		"the node booted (extension %s); DHCP gave it no address (bridge, VLAN, DHCP server); or the address lies in "+
@@ -179,7 +179,7 @@ func (d *Discovery) ask(ctx context.Context, n plan.Node, answering bool, say fu
 			missing = false
 		}
 
-		say("waiting for the guest agent to report an address inside " + d.Network.String())
+		progress("waiting for the guest agent to report an address inside " + d.Network.String())
 
 		select {
 		case <-ctx.Done():

@@ -133,7 +133,8 @@ func WarnOnImageDrift(ctx *pulumi.Context, n plan.Node, wanted, consequence stri
 			return nil
 		}
 
-		return ctx.Log.Warn(fmt.Sprintf("%s is %q; the configuration now says %q. %s", n.Name, before, wanted, consequence), nil)
+		return ctx.Log.Warn(fmt.Sprintf("%s is %q; the configuration now says %q. %s",
+			n.Name, before, wanted, consequence), nil)
 	})
 }
 

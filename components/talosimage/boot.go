@@ -51,12 +51,12 @@ func Boot(p *plan.Plan, image plan.BootImage, node plan.Node) (*BootFile, error)
 
 		// Proxmox VE takes no other ending for an ISO file, and would itself replace what it does not take in a name. Disk
 		// images it keeps among them.
-		ending := ".iso"
+		suffix := ".iso"
 		if image.Format == spec.FormatDisk {
-			ending = ".img"
+			suffix = ".img"
 		}
 
-		name := unnamable.ReplaceAllString(strings.TrimSuffix(path.Base(u.Path), ending), "_") + ending
+		name := unnamable.ReplaceAllString(strings.TrimSuffix(path.Base(u.Path), suffix), "_") + suffix
 
 		return &BootFile{
 			ID: id, URL: image.URL, Name: fmt.Sprintf("%s-%s-%s", p.Cluster, id[:shortID], name),

@@ -126,9 +126,9 @@ func text(v property.Value) string {
 func is(v property.Value, want bool) bool { return v.IsBool() && v.AsBool() == want }
 
 // number is otherwise when the value is not a number, or not known yet.
-func number(v property.Value, otherwise int) int {
+func number(v property.Value, fallback int) int {
 	if !v.IsNumber() {
-		return otherwise
+		return fallback
 	}
 
 	return int(v.AsNumber())

@@ -271,7 +271,7 @@ func etcdDecrypt(o *options) *cobra.Command {
 				}
 
 				return err
-			}, func(unfinished string) error { return os.Link(unfinished, out) })
+			}, func(temporary string) error { return os.Link(temporary, out) })
 			if err != nil {
 				return fmt.Errorf("%s is not decrypted: %w", args[0], err)
 			}

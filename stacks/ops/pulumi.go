@@ -22,7 +22,7 @@ func pulumi(dir string, args []string) error {
 	// A write to a pipe without a reader fails instead of ending this process.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	c.Dir, c.Stdin, c.Stdout, c.Stderr = dir, os.Stdin, lasting(os.Stdout), lasting(os.Stderr)
+	c.Dir, c.Stdin, c.Stdout, c.Stderr = dir, os.Stdin, keepsWriting(os.Stdout), keepsWriting(os.Stderr)
 	c.WaitDelay = time.Second
 
 	// A plugin that outlives the CLI has its output, too.
@@ -48,9 +48,9 @@ func environment(args, given []string) []string {
 	return env
 }
 
-// lasting is where the CLI writes to. The reader of a pipe may go away, as head does: that would end the CLI in the
-// middle of an update, which leaves the lock, the operations under way and the plugins.
-func lasting(out *os.File) io.Writer {
+// keepsWriting is where the CLI writes to. The reader of a pipe may go away, as head does: that would end the CLI in
+// the middle of an update, which leaves the lock, the operations under way and the plugins.
+func keepsWriting(out *os.File) io.Writer {
 	info, err := out.Stat()
 	if err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
 		return out

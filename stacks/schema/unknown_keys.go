@@ -5,10 +5,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"talos-proxmox/components/spec"
 
 	"github.com/agext/levenshtein"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"talos-proxmox/components/spec"
 )
 
 // unknownKey names the nearest key that exists at the same place.

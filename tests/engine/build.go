@@ -70,7 +70,7 @@ func (b *builder) build(ctx context.Context, a artefact) (string, error) {
 	}
 
 	b.prune(a.name)
-	tmp, err := os.MkdirTemp(b.cache, a.name+unfinished)
+	tmp, err := os.MkdirTemp(b.cache, a.name+temporary)
 	if err != nil {
 		return "", unwritable(b.cache, err)
 	}
@@ -129,8 +129,8 @@ func (a artefact) key() (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:16], nil
 }
 
-// unfinished is in the name of a directory that is being built into, by whoever holds the lock.
-const unfinished = "-unfinished-"
+// temporary is in the name of a directory that is being built into, by whoever holds the lock.
+const temporary = "-unfinished-"
 
 // prune removes what a killed process left behind, and builds of this kind that have long been unused.
 func (b *builder) prune(name string) {
@@ -140,7 +140,7 @@ func (b *builder) prune(name string) {
 		if err != nil || !info.IsDir() {
 			continue
 		}
-		if strings.Contains(filepath.Base(dir), unfinished) || time.Since(info.ModTime()) > unusedFor {
+		if strings.Contains(filepath.Base(dir), temporary) || time.Since(info.ModTime()) > unusedFor {
 			_ = os.RemoveAll(dir)
 		}
 	}

@@ -73,7 +73,7 @@ func TestKey(t *testing.T) {
 func TestBuildOnce(t *testing.T) {
 	a, cache := hello(t, compiles), t.TempDir()
 	// What a killed process left behind is cleared away.
-	require.NoError(t, os.Mkdir(filepath.Join(cache, a.name+unfinished+"1"), 0o700))
+	require.NoError(t, os.Mkdir(filepath.Join(cache, a.name+temporary+"1"), 0o700))
 	// A build of another checkout stays for a while, and not for ever.
 	recent, old := filepath.Join(cache, a.name+"-recent"), filepath.Join(cache, a.name+"-old")
 	require.NoError(t, os.Mkdir(recent, 0o700))

@@ -39,8 +39,8 @@ var (
 	history = map[string]string{"stack history": "[]"}
 )
 
-// spare is what stands for the answer of a command, if it is one of those that are left out.
-func spare(left map[string]string, args []string) (answer string, there bool) {
+// answerFor is what stands for the answer of a command, if it is one of those that are left out.
+func answerFor(left map[string]string, args []string) (answer string, there bool) {
 	answer, there = left[strings.Join(args[:min(2, len(args))], " ")]
 
 	return answer, there
@@ -63,7 +63,7 @@ func (c tersely) Run(
 	ctx context.Context, dir string, in io.Reader, out, errs []io.Writer, env []string, args ...string,
 ) (stdout, stderr string, code int, err error) {
 	left, _ := ctx.Value(terseKey{}).(map[string]string)
-	if answer, there := spare(left, args); there {
+	if answer, there := answerFor(left, args); there {
 		return answer, "", 0, nil
 	}
 
@@ -77,7 +77,7 @@ func (*Command) Version() semver.Version { return sdk.Version }
 func (c *Command) Run(
 	ctx context.Context, dir string, in io.Reader, out, errs []io.Writer, env []string, args ...string,
 ) (stdout, stderr string, code int, err error) {
-	if answer, there := spare(spared, args); there && c.Terse {
+	if answer, there := answerFor(spared, args); there && c.Terse {
 		return answer, "", 0, nil
 	}
 

@@ -81,7 +81,7 @@ func (b *builder) report(begins, goesOn string) (stop func()) {
 func (b *builder) install(ctx context.Context, version, root string) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	tmp, err := os.MkdirTemp(b.cache, "released-cli"+unfinished)
+	tmp, err := os.MkdirTemp(b.cache, "released-cli"+temporary)
 	if err != nil {
 		return err
 	}

@@ -94,8 +94,8 @@ func prune(n *yaml.Node, keep []string) bool {
 func requote(n *yaml.Node) {
 	const quoted = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle
 
-	var fresh yaml.Node
-	if n.Style&quoted != 0 && fresh.Encode(n.Value) == nil {
-		n.Style = fresh.Style
+	var empty yaml.Node
+	if n.Style&quoted != 0 && empty.Encode(n.Value) == nil {
+		n.Style = empty.Style
 	}
 }

@@ -199,21 +199,21 @@ func (r *Resolver) checkK3sAPIServerArgs(args []string) {
 }
 
 // k3sNetwork reads a network of the cluster.
-func (r *Resolver) k3sNetwork(path, text string, otherwise netip.Prefix) netip.Prefix {
+func (r *Resolver) k3sNetwork(path, text string, fallback netip.Prefix) netip.Prefix {
 	if text == "" {
-		return otherwise
+		return fallback
 	}
 
 	prefix, err := netip.ParsePrefix(text)
 
 	switch {
 	case err != nil:
-		r.Problems.Add(path, "must be one network in CIDR form", text, "write it like "+otherwise.String())
+		r.Problems.Add(path, "must be one network in CIDR form", text, "write it like "+fallback.String())
 	case prefix != prefix.Masked():
 		r.Problems.Add(path, "must be the network's first address", text, "write "+prefix.Masked().String())
 	default:
 		return prefix
 	}
 
-	return otherwise
+	return fallback
 }

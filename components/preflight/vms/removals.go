@@ -92,16 +92,16 @@ func removalProblems(gone []proxmoxapi.VM, p *plan.Plan) spec.Problems {
 		return problems
 	}
 
-	stay := len(p.ControlPlanes())
-	before := stay + len(controls)
+	remaining := len(p.ControlPlanes())
+	before := remaining + len(controls)
 
 	switch {
 	case p.Bootstrap == spec.BootstrapExternal:
 		problems.Add("pools", "a control plane cannot be removed with bootstrap: external: etcd would go on counting it",
 			strings.Join(controls, ", "), "put it back; or take it out of etcd, delete its VM, and run 'pulumi refresh'")
-	case stay < etcd.QuorumSize(before):
+	case remaining < etcd.QuorumSize(before):
 		problems.Add("pools", fmt.Sprintf("%d of %d control planes would stay, and etcd needs %d of them: nothing is removed",
-			stay, before, etcd.QuorumSize(before)),
+			remaining, before, etcd.QuorumSize(before)),
 			"without "+strings.Join(controls, ", "), etcd.AtMost(before))
 	}
 

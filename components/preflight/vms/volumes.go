@@ -65,24 +65,24 @@ func (c *Checker) checkMoves(ctx context.Context, nodes []plan.Node, vms []proxm
 			}
 		}
 
-		var stay, follow []string
+		var remaining, follow []string
 
 		for datastore, volumes := range foreign {
 			if shared[datastore] {
 				follow = append(follow, volumes...)
 			} else {
-				stay = append(stay, volumes...)
+				remaining = append(remaining, volumes...)
 			}
 		}
 
-		slices.Sort(stay)
+		slices.Sort(remaining)
 		slices.Sort(follow)
 
 		rule := fmt.Sprintf("moves %s from host %s to %s, and disks that are not its own are attached to it", n.Name,
 			vms[i].Host, n.Host)
 
-		if len(stay) > 0 {
-			c.Problems.Add("placement.rebalance", rule+": Proxmox VE does not migrate local ones", strings.Join(stay, ", "),
+		if len(remaining) > 0 {
+			c.Problems.Add("placement.rebalance", rule+": Proxmox VE does not migrate local ones", strings.Join(remaining, ", "),
 				"drain the node first, so that Proxmox CSI detaches them, and let its pods go on elsewhere; or leave rebalance "+
 					"out")
 		}

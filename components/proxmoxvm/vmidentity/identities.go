@@ -345,16 +345,16 @@ func (i *Identities) Of(n plan.Node, machineVM *vm.VirtualMachine) (pulumi.IntOu
 				m.UUID = *uuid
 			}
 
-			return m, i.look(m, all[3].(pulumi.URN))
+			return m, i.compareFound(m, all[3].(pulumi.URN))
 		})
 
 	return compared.ApplyT(func(m any) int { return m.(Machine).VMID }).(pulumi.IntOutput),
 		compared.ApplyT(func(m any) *string { return new(m.(Machine).UUID) }).(pulumi.StringPtrOutput)
 }
 
-// look compares a VM of the state with what was found when the run began. One that this run makes is compared when it
-// is made.
-func (i *Identities) look(m Machine, urn pulumi.URN) error {
+// compareFound compares a VM of the state with what was found when the run began. One that this run makes is compared
+// when it is made.
+func (i *Identities) compareFound(m Machine, urn pulumi.URN) error {
 	i.mu.Lock()
 	refused, made := i.foreign[m.VMID], i.creating[m.VMID]
 	i.mu.Unlock()

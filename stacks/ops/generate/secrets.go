@@ -72,7 +72,7 @@ func (r *Result) WriteSecrets(out io.Writer) error {
 		file := filepath.Join(dir, fmt.Sprintf("%d.yaml", i+1))
 
 		err := atomicfile.Write(dir, atomicfile.Text([]byte(s.Text)),
-			func(unfinished string) error { return os.Rename(unfinished, file) })
+			func(temporary string) error { return os.Rename(temporary, file) })
 		if err != nil {
 			return err
 		}

@@ -226,18 +226,18 @@ func cpuType(setting string) string {
 	return textOr(textOr(p["cputype"], p[""]), "kvm64")
 }
 
-func number(text string, otherwise int) int {
+func number(text string, fallback int) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return otherwise
+		return fallback
 	}
 
 	return n
 }
 
-func textOr(text, otherwise string) string {
+func textOr(text, fallback string) string {
 	if text == "" {
-		return otherwise
+		return fallback
 	}
 
 	return text

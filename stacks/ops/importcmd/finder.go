@@ -100,7 +100,7 @@ func (f *finder) fill(ctx context.Context, w *wanted) ([]outcome, error) {
 				continue
 			}
 
-			o, err := f.look(ctx, w, entry)
+			o, err := f.findResource(ctx, w, entry)
 			if err != nil {
 				return all, err
 			}
@@ -125,8 +125,8 @@ func (f *finder) secret(k key) bool {
 	return k.kind == tokens.Secrets || k.kind == tokens.Stash && k.name == f.identity
 }
 
-// look looks for one resource, and fills in its entry when it was found.
-func (f *finder) look(ctx context.Context, w *wanted, entry map[string]any) (outcome, error) {
+// findResource looks for one resource, and fills in its entry when it was found.
+func (f *finder) findResource(ctx context.Context, w *wanted, entry map[string]any) (outcome, error) {
 	k := keyOf(entry)
 
 	if k.kind == tokens.Stash && k.name == f.identity && f.given {
@@ -140,7 +140,7 @@ func (f *finder) look(ctx context.Context, w *wanted, entry map[string]any) (out
 				k.name)
 	}
 
-	look, known := kinds[k.kind]
+	lookUp, known := kinds[k.kind]
 	if !known {
 		return outcome{
 			verdict: absent, name: k.name, remark: "how to find a " + k.kind +
@@ -148,7 +148,7 @@ func (f *finder) look(ctx context.Context, w *wanted, entry map[string]any) (out
 		}, nil
 	}
 
-	o, err := look(f, ctx, w.planned[k])
+	o, err := lookUp(f, ctx, w.planned[k])
 	if err != nil {
 		return o, fmt.Errorf("%s: %w", k.name, err)
 	}

@@ -128,5 +128,5 @@ func report(out io.Writer, all []outcome) error {
 // private writes a file that only its owner can read, in the place of one that may be there.
 func private(path string, text []byte) error {
 	return atomicfile.Write(filepath.Dir(path), atomicfile.Text(text),
-		func(unfinished string) error { return os.Rename(unfinished, path) })
+		func(temporary string) error { return os.Rename(temporary, path) })
 }

@@ -54,13 +54,13 @@ func (s Snapshots) write(ctx context.Context, suffix string, text []byte) (File,
 
 	kept := File{PreRestore: suffix != "", Deployment: deployment, Err: broken}
 
-	err := atomicfile.Write(s.Dir, atomicfile.Text(text), func(unfinished string) error {
+	err := atomicfile.Write(s.Dir, atomicfile.Text(text), func(temporary string) error {
 		for {
 			kept.Taken = time.Now().UTC().Truncate(time.Second)
 			kept.Path = filepath.Join(s.Dir, s.Stack+suffix+"."+kept.Taken.Format(timestamp)+".json")
 
 			// The name may be that of another snapshot of this second.
-			if err := os.Link(unfinished, kept.Path); !errors.Is(err, fs.ErrExist) {
+			if err := os.Link(temporary, kept.Path); !errors.Is(err, fs.ErrExist) {
 				return err
 			}
 

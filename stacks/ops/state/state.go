@@ -28,7 +28,7 @@ func (s State) Snapshots() Snapshots {
 	return Snapshots{Dir: s.Dir, Project: s.Stack.Project(), Stack: s.Stack.Name()}
 }
 
-func (s State) say(format string, args ...any) { fmt.Fprintf(s.Out, format+"\n", args...) }
+func (s State) printf(format string, args ...any) { fmt.Fprintf(s.Out, format+"\n", args...) }
 
 // Snapshot keeps the present state in a file.
 func (s State) Snapshot(ctx context.Context) (File, error) {
@@ -43,10 +43,10 @@ func (s State) Snapshot(ctx context.Context) (File, error) {
 		return File{}, err
 	}
 
-	s.say("snapshot %s, %s", f.Path, count(len(f.Deployment.URNs), "resource"))
+	s.printf("snapshot %s, %s", f.Path, count(len(f.Deployment.URNs), "resource"))
 
 	if f.Deployment.Pending > 0 {
-		s.say("  an update was interrupted or runs: %s under way", count(f.Deployment.Pending, "operation"))
+		s.printf("  an update was interrupted or runs: %s under way", count(f.Deployment.Pending, "operation"))
 	}
 
 	if s.Keep == 0 {
@@ -55,7 +55,7 @@ func (s State) Snapshot(ctx context.Context) (File, error) {
 
 	removed, err := s.Snapshots().Prune(s.Keep)
 	for _, old := range removed {
-		s.say("removed  %s", old.Path)
+		s.printf("removed  %s", old.Path)
 	}
 
 	return f, err
@@ -81,11 +81,11 @@ func (s State) keep(ctx context.Context, suffix string) (File, error) {
 func (s State) Check(ctx context.Context) error {
 	var errs []error
 
-	report := func(what, well string, err error) {
+	report := func(what, success string, err error) {
 		if err == nil {
-			s.say("%-14s %s", what, well)
+			s.printf("%-14s %s", what, success)
 		} else {
-			s.say("%-14s FAILED", what)
+			s.printf("%-14s FAILED", what)
 
 			errs = append(errs, fmt.Errorf("%s: %w", what, err))
 		}
@@ -148,7 +148,7 @@ func (s State) Restore(ctx context.Context, chosen string) error {
 		return fmt.Errorf("nothing was restored: %w", err)
 	}
 
-	s.say("1. no operation runs on the stack")
+	s.printf("1. no operation runs on the stack")
 
 	before, err := s.keep(ctx, preRestore)
 	if err != nil {
@@ -156,16 +156,16 @@ func (s State) Restore(ctx context.Context, chosen string) error {
 	}
 
 	if before.Err == nil {
-		s.say("2. the present state is kept in %s, %s", before.Path, count(len(before.Deployment.URNs), "resource"))
+		s.printf("2. the present state is kept in %s, %s", before.Path, count(len(before.Deployment.URNs), "resource"))
 	} else {
-		s.say("2. the present state is kept in %s; it is broken: %v", before.Path, before.Err)
+		s.printf("2. the present state is kept in %s; it is broken: %v", before.Path, before.Err)
 	}
 
 	if err := s.Stack.Import(ctx, f.text); err != nil {
 		return fmt.Errorf("importing %s: %w", chosen, err)
 	}
 
-	s.say("3. imported %s", chosen)
+	s.printf("3. imported %s", chosen)
 
 	urns, err := s.Stack.Resources(ctx)
 	if err == nil && !slices.Equal(urns, f.Deployment.URNs) {
@@ -177,15 +177,15 @@ func (s State) Restore(ctx context.Context, chosen string) error {
 		return fmt.Errorf("the state is not what was restored: %w; to go back, restore %s", err, before.Path)
 	}
 
-	s.say("4. the state is readable, %s", count(len(urns), "resource"))
-	s.say("5. preview")
+	s.printf("4. the state is readable, %s", count(len(urns), "resource"))
+	s.printf("5. preview")
 
 	changes, err := s.Stack.Preview(ctx, s.Out)
 	if err != nil {
 		return fmt.Errorf("the state is restored, the preview failed: %w; to go back, restore %s", err, before.Path)
 	}
 
-	s.say("restored; an update would change: %s. See that this is what you expect before you run one", summary(changes))
+	s.printf("restored; an update would change: %s. See that this is what you expect before you run one", summary(changes))
 
 	return nil
 }
@@ -212,11 +212,11 @@ func (s State) Run(ctx context.Context, args []string, pulumi func(ctx context.C
 
 // WithProgram has the program run while a stack is destroyed: only then is each VM looked at before it is deleted.
 func WithProgram(args []string) []string {
-	told := slices.ContainsFunc(args, func(a string) bool {
+	stated := slices.ContainsFunc(args, func(a string) bool {
 		return a == "--run-program" ||
 			strings.HasPrefix(a, "--run-program=")
 	})
-	if args[0] != "destroy" || told {
+	if args[0] != "destroy" || stated {
 		return args
 	}
 

@@ -74,7 +74,7 @@ func (g *Harness) Cases() []Case {
 					all = append(all, c)
 				}
 
-				if slices.Contains(lasting, effect) {
+				if slices.Contains(lastingEffects, effect) {
 					c.Last, c.Lasts = false, true
 					all = append(all, c)
 				}
@@ -223,7 +223,7 @@ func (g *Harness) evaluate(ctx context.Context, stage Stage, effect Effect, befo
 	errs = append(errs, err)
 
 	s, err := g.state()
-	if left := s.unfinished(); err == nil && left != "" {
+	if left := s.pendingOperations(); err == nil && left != "" {
 		err = errors.New(left)
 	}
 
@@ -266,8 +266,8 @@ func (g *Harness) mend(ctx context.Context, stage Stage, failed error, mark int)
 
 	// One remedy may bring to light that another is needed.
 	for n := 0; err != nil && n < len(remedies); n++ {
-		took, told, again := g.remedy(ctx, stage, err)
-		if !told {
+		took, reported, again := g.remedy(ctx, stage, err)
+		if !reported {
 			break
 		}
 

@@ -283,21 +283,21 @@ func (g *Harness) run(ctx context.Context, stage Stage, refresh ...bool) error {
 
 	var err error
 
-	fresh := len(refresh) > 0 && refresh[0]
+	refreshFirst := len(refresh) > 0 && refresh[0]
 
 	if stage == Destroy {
 		options := []optdestroy.Option{
 			optdestroy.RunProgram(true), optdestroy.SuppressOutputs(), optdestroy.ProgressStreams(g.log),
 			optdestroy.ErrorProgressStreams(g.log),
 		}
-		if fresh {
+		if refreshFirst {
 			options = append(options, optdestroy.Refresh())
 		}
 
 		_, err = g.r.Stack.Destroy(ctx, options...)
 	} else {
 		options := []optup.Option{optup.SuppressOutputs(), optup.ProgressStreams(g.log), optup.ErrorProgressStreams(g.log)}
-		if fresh {
+		if refreshFirst {
 			options = append(options, optup.Refresh())
 		}
 

@@ -59,8 +59,8 @@ func (s state) secrets() time.Time {
 	return time.Time{}
 }
 
-// unfinished says what the state itself says of operations that did not end well.
-func (s state) unfinished() string {
+// pendingOperations says what the state itself says of operations that did not end well.
+func (s state) pendingOperations() string {
 	for _, o := range s.PendingOperations {
 		return fmt.Sprintf("the state has %s of %s under way", o.Type, o.Resource.URN.Name())
 	}

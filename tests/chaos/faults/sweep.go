@@ -111,7 +111,7 @@ func (s *Sweep) Run(ctx context.Context) error {
 // stack runs the cases of a stack that are left, in one harness after the other.
 func (s *Sweep) stack(ctx context.Context, name string, number int, q *queue) error {
 	for ctx.Err() == nil && !q.empty() {
-		s.say("%s: a lab, and an undisturbed life", name)
+		s.printf("%s: a lab, and an undisturbed life", name)
 
 		harness, err := Open(ctx, s.Engine, name, filepath.Join(s.Dir, fmt.Sprintf("%s-%d", name, number)),
 			s.Proxmox)
@@ -124,7 +124,7 @@ func (s *Sweep) stack(ctx context.Context, name string, number int, q *queue) er
 		sound := true
 		for sound && ctx.Err() == nil && !q.empty() {
 			if sound, err = s.life(ctx, harness, q); err != nil {
-				s.say("%s: the lab is given up: %v", name, err)
+				s.printf("%s: the lab is given up: %v", name, err)
 			}
 		}
 
@@ -140,7 +140,7 @@ func (s *Sweep) stack(ctx context.Context, name string, number int, q *queue) er
 	return ctx.Err()
 }
 
-func (s *Sweep) say(format string, args ...any) {
+func (s *Sweep) printf(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -191,7 +191,7 @@ func (s *Sweep) life(ctx context.Context, g *Harness, q *queue) (sound bool, err
 }
 
 func (s *Sweep) result(r Result) {
-	s.say("%-9s %5.1fs  %s", r.Verdict, r.Seconds, r.Case)
+	s.printf("%-9s %5.1fs  %s", r.Verdict, r.Seconds, r.Case)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +241,7 @@ func (s *Sweep) chosen(g *Harness) []Case {
 		mendable := slices.DeleteFunc(slices.Clone(cases), Case.providers)
 		some := spread(mendable, s.Sample)
 
-		s.say("%s: the sample has none of %d cases that the provider loses (stacks/docs/reliability.md)", g.Name,
+		s.printf("%s: the sample has none of %d cases that the provider loses (stacks/docs/reliability.md)", g.Name,
 			len(cases)-len(mendable))
 
 		for _, c := range cases {
@@ -250,12 +250,12 @@ func (s *Sweep) chosen(g *Harness) []Case {
 			}
 		}
 
-		s.say("%s: the sample has no case of %s", g.Name, strings.Join(leftOut(cases, some), "; "))
+		s.printf("%s: the sample has no case of %s", g.Name, strings.Join(leftOut(cases, some), "; "))
 
 		cases = some
 	}
 
-	s.say("%s: %d cases, %d of them done before", g.Name, len(cases),
+	s.printf("%s: %d cases, %d of them done before", g.Name, len(cases),
 		len(slices.DeleteFunc(slices.Clone(cases), func(c Case) bool { return !done[c.String()] })))
 
 	return slices.DeleteFunc(cases, func(c Case) bool { return done[c.String()] })

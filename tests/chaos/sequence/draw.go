@@ -94,7 +94,7 @@ var changes = []change{
 	{5, resize},
 	{3, stage},
 	{3, noReboot},
-	{2, nothing},
+	{2, noChange},
 }
 
 // Draw draws the cluster of a seed, and its steps, and makes nothing of it.
@@ -364,7 +364,7 @@ func resize(r *rand.Rand, m *Model, to *Config) string {
 	return "more memory"
 }
 
-func nothing(*rand.Rand, *Model, *Config) string { return "nothing" }
+func noChange(*rand.Rand, *Model, *Config) string { return "nothing" }
 
 // failNode lets a node die, and draws what the operator does about it.
 func failNode(r *rand.Rand, m *Model, to Config) Step {

@@ -213,11 +213,11 @@ func (f *Forecast) refuse(m *Model, to Config) {
 	}
 
 	// Etcd has those as voters that were and that come, when the first leaves; most of them must stay.
-	leaving, coming := len(has(Remove, isControl)), len(has(Create, isControl))
-	before := len(m.Asked.Controls) + coming
+	leaving, joiningNodes := len(has(Remove, isControl)), len(has(Create, isControl))
+	before := len(m.Asked.Controls) + joiningNodes
 
-	if stay := before - leaving; leaving > 0 && stay < before/2+1 {
-		refuse(Preview, "%d of %d control planes would stay", stay, before)
+	if remaining := before - leaving; leaving > 0 && remaining < before/2+1 {
+		refuse(Preview, "%d of %d control planes would stay", remaining, before)
 	}
 
 	if again := has(Replace, isControl); len(again) > 0 && len(to.Controls) < 3 {

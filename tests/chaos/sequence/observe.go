@@ -48,7 +48,7 @@ func (c *cluster) observe(s Step, dead string) (*observation, error) {
 }
 
 // away notes that a member of etcd is cut off, until the result is called.
-func (o *observation) away(node string) (back func()) {
+func (o *observation) hide(node string) (show func()) {
 	from := time.Now()
 
 	return func() {

@@ -218,7 +218,7 @@ func (c *cluster) inject(f Fault, o *observation) (mend func(context.Context) er
 		return c.when(f, o, c.cli.Kill), nil
 	case EtcdBlinks:
 		return c.when(f, o, func() {
-			defer o.away(f.Node)()
+			defer o.hide(f.Node)()
 			t.Break(f.Node, talos.EtcdCutOff)
 			time.Sleep(blink)
 			t.Mend(f.Node, talos.EtcdCutOff)

@@ -85,7 +85,7 @@ func (s Sequence) run(ctx context.Context, c *cluster, result *Result) error {
 	m := NewModel(begin(r))
 	result.Begin = m.Asked.String()
 
-	s.say("%s", result.Begin)
+	s.printf("%s", result.Begin)
 
 	if err := c.write(m.Asked); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (s Sequence) run(ctx context.Context, c *cluster, result *Result) error {
 		p.Seconds = time.Since(start).Seconds()
 		result.Steps = append(result.Steps, p)
 
-		s.say("%2d %5.1fs  %s", n, p.Seconds, p.Step)
+		s.printf("%2d %5.1fs  %s", n, p.Seconds, p.Step)
 
 		if err != nil {
 			return fmt.Errorf("step %d, %s: %w", n, step, err)
@@ -118,7 +118,7 @@ func (s Sequence) run(ctx context.Context, c *cluster, result *Result) error {
 	return s.end(ctx, c, m)
 }
 
-func (s Sequence) say(format string, args ...any) {
+func (s Sequence) printf(format string, args ...any) {
 	if s.Log != nil {
 		fmt.Fprintf(s.Log, "seed %d: %s\n", s.Seed, fmt.Sprintf(format, args...))
 	}

@@ -130,15 +130,15 @@ func (g *Guests) event(event string, vmid int, host string, pid int) {
 
 	switch event {
 	case "started":
-		fresh := &guest{host: host, pid: pid, sync: make(chan struct{})}
-		g.powered[vmid] = fresh
+		created := &guest{host: host, pid: pid, sync: make(chan struct{})}
+		g.powered[vmid] = created
 		g.mu.Unlock()
 
 		if v != nil {
 			v.cut()
 		}
 
-		g.boot(vmid, fresh)
+		g.boot(vmid, created)
 
 		return
 	case "incoming":

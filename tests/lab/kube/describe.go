@@ -157,7 +157,7 @@ func writeResources(w http.ResponseWriter, group, ver string) bool {
 // no such group.
 func writeUnknown(w http.ResponseWriter, group string) bool {
 	known := slices.ContainsFunc(kinds, func(k kind) bool { return k.group == group })
-	for gr := range elsewhere {
+	for gr := range servedElsewhere {
 		known = known || gr.Group == group
 	}
 

@@ -90,7 +90,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, who user, authEr
 	k := kindOf(t.group, t.version, t.resource)
 
 	switch {
-	case k == nil && elsewhere[schema.GroupResource{Group: t.group, Resource: t.resource}]:
+	case k == nil && servedElsewhere[schema.GroupResource{Group: t.group, Resource: t.resource}]:
 		s.refuse(w, call, "the lab's API server does not have "+t.resource)
 		return
 	case k == nil:

@@ -217,7 +217,7 @@ func (r *podRunner) end(ctx context.Context, p *corev1.Pod) (waits bool, err err
 		}
 	}
 
-	if told := p.DeletionTimestamp.Add(-grace); !completed(p) && time.Since(told) < min(sleep, grace) {
+	if requested := p.DeletionTimestamp.Add(-grace); !completed(p) && time.Since(requested) < min(sleep, grace) {
 		return true, nil
 	}
 

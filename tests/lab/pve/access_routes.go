@@ -14,7 +14,7 @@ func accessRoutes() []route {
 			method: "POST", path: "/access/ticket", open: true,
 			params: parameters("username! password! otp realm path privs new-format:bool tfa-challenge"), handle: login,
 		},
-		{method: "GET", path: "/access/ticket", open: true, handle: nothing},
+		{method: "GET", path: "/access/ticket", open: true, handle: answerNull},
 		{method: "GET", path: "/access/domains", open: true, handle: domains},
 		{method: "GET", path: "/access/permissions", params: parameters("path userid"), handle: permissions},
 		{method: "GET", path: "/access/users", params: parameters("enabled:bool full:bool"), handle: users},
@@ -25,7 +25,7 @@ func accessRoutes() []route {
 	}...)
 }
 
-func nothing(*request) (any, error) { return nil, nil } //nolint:nilnil // Proxmox VE answers null
+func answerNull(*request) (any, error) { return nil, nil } //nolint:nilnil // Proxmox VE answers null
 
 func login(r *request) (any, error) {
 	user := r.values.Get("username")

@@ -20,7 +20,7 @@ import (
 type proxy struct {
 	httputil.ReverseProxy
 
-	front, bare *http.Transport // with the proxy's certificate, and without
+	withCertificate, bare *http.Transport // with the proxy's certificate, and without
 }
 
 // remoteUser begins the headers by which a front proxy names the user.
@@ -47,7 +47,7 @@ func newProxy(s *upstream.APIServer) (*proxy, error) {
 		}
 	}
 
-	p := &proxy{front: transport(cert), bare: transport()}
+	p := &proxy{withCertificate: transport(cert), bare: transport()}
 	p.ReverseProxy = httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
@@ -81,14 +81,14 @@ func identify(r *httputil.ProxyRequest) {
 // RoundTrip implements [http.RoundTripper].
 func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Header.Get(remoteUser) != "" {
-		return p.front.RoundTrip(r)
+		return p.withCertificate.RoundTrip(r)
 	}
 
 	return p.bare.RoundTrip(r)
 }
 
 func (p *proxy) close() {
-	p.front.CloseIdleConnections()
+	p.withCertificate.CloseIdleConnections()
 	p.bare.CloseIdleConnections()
 }
 

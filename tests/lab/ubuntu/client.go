@@ -35,10 +35,10 @@ func passwordOf(token, ca string) (string, error) {
 	return password, err
 }
 
-func credentialsOf(token string, ca []byte, otherwise string) (user, password string, err error) {
+func credentialsOf(token string, ca []byte, fallback string) (user, password string, err error) {
 	rest, full := strings.CutPrefix(token, "K10")
 	if !full {
-		return otherwise, token, nil
+		return fallback, token, nil
 	}
 
 	hash, credentials, ok := strings.Cut(rest, "::")
@@ -57,7 +57,7 @@ func credentialsOf(token string, ca []byte, otherwise string) (user, password st
 }
 
 // patience is how long a node that joins waits for its server: it may come up later. K3s tries for ever.
-const patience = 20 * time.Second
+const gracePeriod = 20 * time.Second
 
 // dial gets the server's authority without trusting it, holds it against the token, and from then on trusts it alone,
 // by the clock of the machine.
@@ -72,7 +72,7 @@ func dial(ctx context.Context, url, token string, now func() time.Time) (*client
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, //nolint:gosec // as K3s does
 	}}
 
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(gracePeriod); ; {
 		if ca, header, err = get(ctx, open, url+"/cacerts", nil); err == nil {
 			break
 		}

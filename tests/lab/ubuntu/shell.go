@@ -134,11 +134,11 @@ var tagged = regexp.MustCompile(`^s/\+/%2B/$`)
 // run1 is each command that the lab's machines have, as far as scripts use it. Another one, or another use, fails the
 // test.
 func (s *system) run1(ctx context.Context, hc interp.HandlerContext, args []string) int {
-	say := func(format string, values ...any) { fmt.Fprintf(hc.Stdout, format, values...) }
+	printf := func(format string, values ...any) { fmt.Fprintf(hc.Stdout, format, values...) }
 
 	switch name := args[0]; {
 	case name == "date":
-		say("2026-01-01T00:00:00Z\n")
+		printf("2026-01-01T00:00:00Z\n")
 	case name == "mkdir", name == "modprobe", name == "kill":
 	case name == "chmod" && len(args) == 3:
 		mode, err := strconv.ParseUint(args[1], 8, 12)
@@ -157,7 +157,7 @@ func (s *system) run1(ctx context.Context, hc interp.HandlerContext, args []stri
 			return 1
 		}
 
-		say("%s", text)
+		printf("%s", text)
 	case name == "cp" && (len(args) == 3 || len(args) == 4 && args[1] == "-p"):
 		text, there := s.on.files.read(args[len(args)-2])
 		if !there {
@@ -174,16 +174,16 @@ func (s *system) run1(ctx context.Context, hc interp.HandlerContext, args []stri
 	case name == "rm":
 		s.on.files.remove(args[len(args)-1])
 	case slices.Equal(args, []string{"uname", "-m"}):
-		say("x86_64\n")
+		printf("x86_64\n")
 	case name == "df":
-		say("Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 %d 1500000 %d 1%% /\n", s.disk.Size()>>10,
+		printf("Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 %d 1500000 %d 1%% /\n", s.disk.Size()>>10,
 			s.disk.Size()>>10-1500000)
 	case slices.Equal(args, []string{"awk", "NR == 2 { print $4 }"}):
 		return filter(hc, func(lines []string) string { return strings.Fields(lines[1])[3] })
 	case name == "sed" && len(args) == 2 && tagged.MatchString(args[1]):
 		return filter(hc, func(lines []string) string { return strings.Replace(lines[0], "+", "%2B", 1) })
 	case slices.Equal(args, []string{"mktemp", "-d"}):
-		say("/tmp/tmp.lab\n")
+		printf("/tmp/tmp.lab\n")
 	case name == "curl":
 		return s.curl(hc, args)
 	case name == "sh" && len(args) == 3:
@@ -201,7 +201,7 @@ func (s *system) run1(ctx context.Context, hc interp.HandlerContext, args []stri
 		slices.Equal(args[1:5], []string{"--option", "DPkg::Lock::Timeout=300", "--yes", "install"}):
 		return s.aptInstall(hc, args[5])
 	case name == "apt-cache" && len(args) == 3 && args[1] == "show":
-		say("Package: %s\n", args[2])
+		printf("Package: %s\n", args[2])
 	case slices.Equal(args, []string{"systemctl", "start", "qemu-guest-agent"}):
 		s.startAgent()
 	case name == "journalctl" && slices.Contains(args, "--follow"):
@@ -210,7 +210,7 @@ func (s *system) run1(ctx context.Context, hc interp.HandlerContext, args []stri
 		// The lines that scripts ask for.
 		log, _ := s.on.files.read(k3sLog)
 		all := strings.SplitAfter(log, "\n")
-		say("%s", strings.Join(all[max(0, len(all)-21):], ""))
+		printf("%s", strings.Join(all[max(0, len(all)-21):], ""))
 	default:
 		s.fw.opts.Journal.Refused(journal.Guest, s.hw.Name, strings.Join(args, " "),
 			"the lab's machines do not know the command")

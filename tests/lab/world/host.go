@@ -35,8 +35,8 @@ type Host struct {
 	// Offline hosts are in the cluster and answer nothing.
 	Offline bool
 
-	// deaf hosts run on without the daemons that answer; to the cluster they are online.
-	deaf bool
+	// unresponsive hosts run on without the daemons that answer; to the cluster they are online.
+	unresponsive bool
 	// said is what pvestatd has last broadcast of the host's VMs; nil: all that is so.
 	said map[int]VMInfo
 	// heard is what it has broadcast while all is well, at.
@@ -190,7 +190,7 @@ func (w *World) host(name string) (*Host, error) {
 	switch h := w.hosts[i]; {
 	case h.Offline:
 		return nil, &Error{Code: 595, Reason: "No route to host"}
-	case h.deaf:
+	case h.unresponsive:
 		return nil, &Error{Code: 595, Reason: "Connection refused"}
 	default:
 		return h, nil

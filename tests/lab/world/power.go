@@ -20,8 +20,8 @@ type run struct {
 	system machine.System
 	ready  chan struct{}
 	// ending is set by whoever ends it first; ended is closed when it has.
-	ending bool
-	ended  chan struct{}
+	shuttingDown bool
+	ended        chan struct{}
 }
 
 // Start powers a VM on and returns the task.
@@ -278,8 +278,8 @@ func (w *World) newRun(v *vm) func() {
 // end cuts the power of one run, unless that has begun already, and returns when it is off.
 func (w *World) end(v *vm, r *run) {
 	w.mu.Lock()
-	first := !r.ending
-	r.ending = true
+	first := !r.shuttingDown
+	r.shuttingDown = true
 	w.mu.Unlock()
 
 	if !first {
@@ -318,12 +318,12 @@ func (w *World) powerOff(v *vm) {
 // restart is a reset: the VM stays on, the guest starts again.
 func (w *World) restart(v *vm, r *run) {
 	w.mu.Lock()
-	if r.ending || w.closed {
+	if r.shuttingDown || w.closed {
 		w.mu.Unlock()
 
 		return
 	}
-	r.ending = true
+	r.shuttingDown = true
 	w.mu.Unlock()
 
 	<-r.ready

@@ -216,9 +216,9 @@ func (w *World) verifyDrive(c Caller, h *Host, v *vm, key, value, defaultStorage
 		return err
 	}
 
-	fresh := newDisk.MatchString(d.file()) || strings.HasSuffix(d.file(), "cloudinit") &&
+	created := newDisk.MatchString(d.file()) || strings.HasSuffix(d.file(), "cloudinit") &&
 		!cloudInitName.MatchString(d.file())
-	if fresh {
+	if created {
 		if !s.holds("images") {
 			return Invalid("storage", "storage '%s' does not support vm images", name)
 		}

@@ -18,7 +18,7 @@ func (w *World) SetOffline(name string, offline bool) error {
 
 // StopDaemons stops what answers on a host, or starts it again. To the cluster the host stays online.
 func (w *World) StopDaemons(name string, stopped bool) error {
-	return w.change(name, func(h *Host) { h.deaf = stopped })
+	return w.change(name, func(h *Host) { h.unresponsive = stopped })
 }
 
 // SetClock sets a host's clock: so far it is ahead.
@@ -110,11 +110,11 @@ func (w *World) change(name string, change func(*Host)) error {
 	}
 
 	h := w.hosts[i]
-	before := h.Offline || h.deaf
+	before := h.Offline || h.unresponsive
 
 	change(h)
 
-	switch now := h.Offline || h.deaf; {
+	switch now := h.Offline || h.unresponsive; {
 	case now && h.said == nil:
 		h.said = w.broadcast(h)
 	case before && !now:

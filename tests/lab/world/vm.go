@@ -166,10 +166,10 @@ func (v *vm) digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func intOf(conf map[string]string, key string, otherwise int) int {
+func intOf(conf map[string]string, key string, fallback int) int {
 	n, err := strconv.Atoi(conf[key])
 	if err != nil {
-		return otherwise
+		return fallback
 	}
 
 	return n

@@ -20,10 +20,10 @@ import (
 // module begins the paths of this module's packages, which a fork may change.
 var module = strings.TrimSuffix(reflect.TypeFor[spec.Spec]().PkgPath(), "components/spec")
 
-// TestImports holds the direction of imports: main, stacks, stacks/config, components, the operations on nodes (rollout/talos,
-// rollout/k3s, rollout/vmrestart), rollout, proxmoxvm, machineconfig, talosimage, planner, plan, spec; pure packages
-// know neither Pulumi nor the network; the lab knows nothing of ours, for a lab that used our code would agree with our
-// mistakes.
+// TestImports holds the direction of imports: main, stacks, stacks/config, components, the operations on nodes
+// (rollout/talos, rollout/k3s, rollout/vmrestart), rollout, proxmoxvm, machineconfig, talosimage, planner, plan, spec;
+// pure packages know neither Pulumi nor the network; the lab knows nothing of ours, for a lab that used our code would
+// agree with our mistakes.
 func TestImports(t *testing.T) {
 	t.Parallel()
 

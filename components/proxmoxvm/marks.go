@@ -7,9 +7,9 @@ import (
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 )
 
-// A hook runs with an update, and a replacement with a change. The provider has no property that could say of a VM "was
-// replaced once" or "its disks grow in this update", so two timeouts that mean nothing to the machine carry it in the
-// state: timeoutClone (vmidentity.ReplaceMark) and timeoutMigrate (updateMark), with values that nothing else sets.
+// Hooks run only in an update, and the engine replaces a VM only when one of its properties changes. No property says
+// "was replaced once" or "has disks to grow", so two timeouts that mean nothing to the machine carry it in the state:
+// timeoutClone (vmidentity.ReplaceMark) and timeoutMigrate (updateMark), with values that nothing else sets.
 
 // updateMark is the property whose change causes an update of a VM for what hooks do.
 const updateMark = "timeoutMigrate"

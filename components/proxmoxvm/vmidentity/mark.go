@@ -5,7 +5,7 @@ package vmidentity
 // already.
 const ReplaceMark = "timeoutClone"
 
-// cloneTimeout is the provider's own, in seconds. replacedTimeout marks a VM that was replaced.
+// CloneTimeout is the provider's own, in seconds. ReplacedTimeout marks a VM that was replaced.
 const (
 	CloneTimeout    = 1800
 	ReplacedTimeout = CloneTimeout + 1

@@ -89,8 +89,8 @@ var plants = map[Effect]journal.Fault{
 var changesVM = regexp.MustCompile(
 	`^(POST /nodes/{host}/qemu|POST .*/(clone|config|status/(start|shutdown|reboot))|PUT .*/(config|resize)|DELETE .*/qemu/{vm})$`)
 
-// lastingEffects are the effects that may befall all calls of a kind, until the run has ended. Those that the program waits
-// for, for half an hour, are not among them: locks, and servers that ask to wait.
+// lastingEffects are the effects that may befall all calls of a kind, until the run has ended. Those that the program
+// waits for, for half an hour, are not among them: locks, and servers that ask to wait.
 var lastingEffects = []Effect{
 	Refused, Reset, Unanswered, TaskFailed, Unauthorized, Denied, BadGateway, Page, HalfAnswer,
 }

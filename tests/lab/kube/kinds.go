@@ -65,8 +65,8 @@ var kinds = []kind{
 	{"storage.k8s.io", "v1", "storageclasses", "StorageClass", []string{"sc"}, false, false},
 }
 
-// servedElsewhere lists resources that a real API server has and this one does not store: asking for one is not a mistake of
-// the client's, so it is refused as unknown to the lab rather than answered with 404.
+// servedElsewhere lists resources that a real API server has and this one does not store: asking for one is not a
+// mistake of the client's, so it is refused as unknown to the lab rather than answered with 404.
 var servedElsewhere = map[schema.GroupResource]bool{
 	{Resource: "bindings"}:                                                               true,
 	{Resource: "componentstatuses"}:                                                      true,

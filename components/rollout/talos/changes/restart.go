@@ -59,7 +59,7 @@ func (t *talosRestart) Evaluate(ctx context.Context) (_ rollout.Change, err erro
 		return rollout.Change{NotJoined: true}, nil
 	}
 
-	if err := t.restarts.whySilent(ctx, c); err != nil {
+	if err := t.restarts.whyNoAnswer(ctx, c); err != nil {
 		// It cannot be asked to let its pods go.
 		t.Progress(fmt.Sprintf("%s does not answer (%v): its VM is restarted as it is", c.Name, err))
 
@@ -167,8 +167,8 @@ func (t *Restarts) SetUpOn(ctx context.Context, n plan.Node) (string, error) {
 
 var errAddressUnknown = errors.New("its address is not known")
 
-// whySilent is why a node does not answer, nil when it does.
-func (t *Restarts) whySilent(ctx context.Context, c nodeChange) error {
+// whyNoAnswer is why a node does not answer, nil when it does.
+func (t *Restarts) whyNoAnswer(ctx context.Context, c nodeChange) error {
 	if c.Address == "" {
 		return errAddressUnknown
 	}

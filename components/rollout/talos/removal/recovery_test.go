@@ -17,20 +17,13 @@ import (
 func TestAbandonQuorum(t *testing.T) {
 	l := leavingNode{Target: talosapi.Target{Name: "c-1", Address: "127.0.99.1"}, role: spec.RoleControlPlane}
 
-	for name, c := range map[string]struct {
-		off  []int
-		want string
-	}{
-		"none is reached": {nil, "etcd does not answer, and whether it needs c-1 is not known: c-1, c-2, c-3 may go on with it"},
-		"one is off":      {[]int{403}, "etcd does not answer, and whether it needs c-1 is not known: c-1, c-2 may go on with it"},
-		"two are off":     {[]int{402, 403}, ""},
-	} {
+	for name, c := range talostest.UnknownQuorum {
 		t.Run(name, func(t *testing.T) {
-			err := New(talostest.Unreachable(c.off...), nil).abandonQuorum(t.Context(), l)
-			if c.want == "" {
+			err := New(talostest.Unreachable(c.Off...), nil).abandonQuorum(t.Context(), l)
+			if c.Why == "" {
 				require.NoError(t, err)
 			} else {
-				require.ErrorContains(t, err, "c-1 is not removed: "+c.want)
+				require.ErrorContains(t, err, "c-1 is not removed: "+c.Why)
 			}
 		})
 	}

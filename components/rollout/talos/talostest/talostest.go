@@ -38,6 +38,20 @@ func Unreachable(off ...int) *cluster.Cluster {
 	})
 }
 
+// UnknownQuorum has, for VMs of Unreachable that are off, why etcd may go on with c-1; empty: it has lost its quorum.
+var UnknownQuorum = map[string]struct {
+	Off []int
+	Why string
+}{
+	"none is reached": {
+		nil, "etcd does not answer, and whether it needs c-1 is not known: c-1, c-2, c-3 may go on with it",
+	},
+	"one is off": {
+		[]int{403}, "etcd does not answer, and whether it needs c-1 is not known: c-1, c-2 may go on with it",
+	},
+	"two are off": {[]int{402, 403}, ""},
+}
+
 // poweredOff is a Proxmox VE with VMs of which some are off, and of others nothing is known.
 type poweredOff struct {
 	proxmoxvm.Proxmox

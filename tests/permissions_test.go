@@ -76,6 +76,8 @@ type limited struct {
 	needs []string // words of the third column
 	// change is done between the first update and the second; nil: nothing.
 	change func(*testing.T, *rehearsal.Rehearsal)
+	// options of the rehearsal; nil: as they are.
+	options func(*rehearsal.Options)
 }
 
 func limitedStacks(t *testing.T) map[string]limited {
@@ -224,7 +226,12 @@ func (l limited) try(t *testing.T, privileges []string, before ...func(*rehearsa
 ) {
 	t.Helper()
 
-	r := rehearse(t, l.stack)
+	var options []func(*rehearsal.Options)
+	if l.options != nil {
+		options = append(options, l.options)
+	}
+
+	r := rehearse(t, l.stack, options...)
 	r.Lab.World().AddToken(limitedToken, limitedSecret)
 	r.Lab.World().Grant(limitedToken, "/", privileges...)
 
@@ -258,12 +265,13 @@ func (l limited) try(t *testing.T, privileges []string, before ...func(*rehearsa
 }
 
 // TestImageLeft creates a stack again whose images were kept. Proxmox VE downloads nothing over a file, and the role may
-// not delete it: that is said before anything is created.
+// not delete it: that is said before anything is created. With a role that may, the download waits for the deletion.
 func TestImageLeft(t *testing.T) {
 	t.Parallel()
 
 	table, _ := permissionsPage(t)
 	l := limitedStacks(t)["smallest"]
+	l.options = func(o *rehearsal.Options) { o.Latencies.Free = time.Second }
 
 	r, _, err := l.try(t, l.of(table))
 	require.NoError(t, err)

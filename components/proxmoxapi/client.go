@@ -247,16 +247,12 @@ func (c *Client) taskOnce(ctx context.Context, host, method, path string, body a
 		return "", err
 	}
 
-	task := proxmox.NewTask(id, c.api())
-	kind := task.Type // what it is asked next overwrites it
-
-	switch err := task.Wait(ctx, time.Second/4, c.taskTimeout); {
-	case proxmox.IsTimeout(err):
-		return "", fmt.Errorf("Proxmox VE on host %s: the task of %s still runs: gave up after %s (lifecycle.taskTimeout)",
-			host, call, c.taskTimeout)
-	case err != nil:
-		return "", begunError{c.explain("the task of "+call, err)}
+	task, err := c.taskEnd(ctx, host, call, id)
+	if err != nil {
+		return "", err
 	}
+
+	kind := proxmox.NewTask(id, c.api()).Type // what the task is asked overwrites its own
 
 	if warnings, ok := strings.CutPrefix(task.ExitStatus, "WARNINGS: "); ok {
 		c.progress(fmt.Sprintf("the task of %s has ended with warnings (%s): read its log on host %s", call, warnings, host))
@@ -269,4 +265,19 @@ func (c *Client) taskOnce(ctx context.Context, host, method, path string, body a
 	}
 
 	return kind, nil
+}
+
+// taskEnd waits for the end of a task, whether it fails or not.
+func (c *Client) taskEnd(ctx context.Context, host, call string, id proxmox.UPID) (*proxmox.Task, error) {
+	task := proxmox.NewTask(id, c.api())
+
+	switch err := task.Wait(ctx, time.Second/4, c.taskTimeout); {
+	case proxmox.IsTimeout(err):
+		return nil, fmt.Errorf("Proxmox VE on host %s: the task of %s still runs: gave up after %s (lifecycle.taskTimeout)",
+			host, call, c.taskTimeout)
+	case err != nil:
+		return nil, begunError{c.explain("the task of "+call, err)}
+	default:
+		return task, nil
+	}
 }

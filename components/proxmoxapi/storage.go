@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/luthermonson/go-proxmox"
 )
@@ -96,4 +97,37 @@ func (c *Client) Download(ctx context.Context, host, datastore string, file Down
 	}
 
 	return c.task(ctx, host, "POST", fmt.Sprintf("/nodes/%s/storage/%s/download-url", host, datastore), body)
+}
+
+// DeleteFile deletes a file ("local:iso/talos.iso") from a datastore of a host, and returns when it is gone.
+func (c *Client) DeleteFile(ctx context.Context, host, volume string) error {
+	datastore, _, _ := strings.Cut(volume, ":")
+
+	return c.task(ctx, host, "DELETE", fmt.Sprintf("/nodes/%s/storage/%s/content/%s", host, datastore, volume), nil)
+}
+
+// AwaitDeletions waits for the end of the deletions that run on a host, as far as the credentials see them. The provider
+// does not wait for its own.
+func (c *Client) AwaitDeletions(ctx context.Context, host string) error {
+	var tasks []struct {
+		UPID   proxmox.UPID `json:"upid"`
+		Status string       `json:"status"`
+	}
+
+	path := fmt.Sprintf("/nodes/%s/tasks?source=active&typefilter=imgdel", host)
+	if err := c.get(ctx, path, &tasks); err != nil {
+		return err
+	}
+
+	for _, t := range tasks {
+		if t.Status != "RUNNING" {
+			continue
+		}
+
+		if _, err := c.taskEnd(ctx, host, "a deletion", t.UPID); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }

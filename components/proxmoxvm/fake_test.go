@@ -25,6 +25,8 @@ type fakeProxmox struct {
 	// fetched are the downloads asked for; refused is what they fail with.
 	fetched []proxmoxapi.Download
 	refused error
+	// deleted are the volumes that were deleted; deleting are those whose deletion still runs.
+	deleted, deleting []string
 }
 
 func (s *fakeProxmox) Files(_ context.Context, host, datastore string) (map[string]int64, error) {
@@ -33,6 +35,20 @@ func (s *fakeProxmox) Files(_ context.Context, host, datastore string) (map[stri
 	}
 
 	return s.files, s.err
+}
+
+func (s *fakeProxmox) DeleteFile(_ context.Context, _, volume string) error {
+	s.deleted = append(s.deleted, volume)
+
+	return nil
+}
+
+func (s *fakeProxmox) AwaitDeletions(context.Context, string) error {
+	for _, volume := range s.deleting {
+		delete(s.files, volume)
+	}
+
+	return s.err
 }
 
 func (s *fakeProxmox) Permissions(context.Context) (proxmoxapi.Permissions, error) {

@@ -30,8 +30,11 @@ type ImageHooks struct {
 
 // CheckDownload is a hook that runs before a download, and in previews. It asks the host what the URL holds. A server
 // that answers with a page instead of an image would be believed.
+//
+// An image that an earlier deployment has left under the name is deleted: Proxmox VE downloads nothing over a file, and
+// the provider would begin the download before its own deletion has ended.
 func (h ImageHooks) CheckDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	err := h.checkLeftover(ctx, args)
+	left, err := h.leftover(ctx, args)
 
 	switch {
 	case err != nil:
@@ -45,38 +48,45 @@ func (h ImageHooks) CheckDownload(ctx context.Context, args *pulumi.ResourceHook
 		return nil // without Proxmox VE nothing is known, which the preview has said
 	}
 
-	return err
+	if err != nil || h.DryRun || left == "" {
+		return err
+	}
+
+	host := hookutil.String(args.NewInputs, "nodeName")
+	h.Progress(fmt.Sprintf("an earlier deployment has left image %s on host %s: it is downloaded again", left, host))
+
+	return h.Proxmox.DeleteFile(ctx, host, left)
 }
 
-// checkLeftover checks that an image which an earlier deployment has left on the host can be replaced: Proxmox VE
-// downloads nothing over a file, so that the provider deletes it first.
-func (h ImageHooks) checkLeftover(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+// leftover is the image that an earlier deployment has left on the host under the name of a download; empty when there
+// is none, or Proxmox VE takes it as it is. It is an error when the credentials may not delete it.
+func (h ImageHooks) leftover(ctx context.Context, args *pulumi.ResourceHookArgs) (string, error) {
 	host, datastore := hookutil.String(args.NewInputs, "nodeName"), hookutil.String(args.NewInputs, "datastoreId")
 	volume := downloaded(args.NewInputs)
 
 	if len(args.OldInputs) > 0 || hookutil.String(args.NewInputs, "checksum") != "" {
-		return nil // it is the stack's, or Proxmox VE takes it as it is
+		return "", nil // it is the stack's, or Proxmox VE takes it as it is
 	}
 
 	files, err := h.Proxmox.Files(ctx, host, datastore)
 	if err != nil {
-		return err
+		return "", err
 	}
 
 	if _, there := files[volume]; !there {
-		return nil
+		return "", nil
 	}
 
 	held, err := h.Proxmox.Permissions(ctx)
 	if err != nil || held.On("/storage/"+datastore, "Datastore.Allocate") {
-		return err
+		return volume, err
 	}
 
 	if h.DryRun && !held.On("/storage/"+datastore, "Datastore.AllocateTemplate") {
-		return nil // these credentials only look: the update has others
+		return "", nil // these credentials only look: the update has others
 	}
 
-	return fmt.Errorf("image %s is on host %s already, and is not in this stack's state: an earlier deployment has "+
+	return "", fmt.Errorf("image %s is on host %s already, and is not in this stack's state: an earlier deployment has "+
 		"left it. It is downloaded again, and the credentials lack Datastore.Allocate on /storage/%s to delete it first. "+
 		"Delete it: run 'pvesm free %s' on that host; or run 'pveum role modify TalosProxmox -append -privs "+
 		"Datastore.Allocate', with the name of the role", volume, host, datastore, volume)
@@ -183,13 +193,11 @@ func (h ImageHooks) RestoreImage(ctx context.Context, args *pulumi.ResourceHookA
 
 	volume := datastore + ":iso/" + file.Name
 
-	files, err := h.Proxmox.Files(ctx, host, datastore)
-	if err != nil {
+	switch there, err := h.isKept(ctx, host, volume); {
+	case err != nil:
 		return fmt.Errorf("host %s does not say whether it has image %s still: %w. Run 'pulumi up --refresh'", host, volume,
 			err)
-	}
-
-	if _, there := files[volume]; there {
+	case there:
 		return nil
 	}
 
@@ -203,6 +211,19 @@ func (h ImageHooks) RestoreImage(ctx context.Context, args *pulumi.ResourceHookA
 	}
 
 	return nil
+}
+
+// isKept says whether a host has a volume after the deletions that run there.
+func (h ImageHooks) isKept(ctx context.Context, host, volume string) (bool, error) {
+	if err := h.Proxmox.AwaitDeletions(ctx, host); err != nil {
+		return false, err
+	}
+
+	datastore, _, _ := strings.Cut(volume, ":")
+	files, err := h.Proxmox.Files(ctx, host, datastore)
+	_, there := files[volume]
+
+	return there, err
 }
 
 // wanted is the image of the plan that has a name; nil when there is none.

@@ -28,30 +28,39 @@ func TestCheckDownload(t *testing.T) {
 	}
 
 	for name, c := range map[string]struct {
-		store fakeProxmox
-		want  string
+		store   fakeProxmox
+		want    string
+		deleted []string
 	}{
-		"an image":                   {fakeProxmox{offered: 112 << 20}, ""},
-		"a server that does not say": {fakeProxmox{offered: 0}, ""},
-		"nine bytes that say Not Found": {fakeProxmox{offered: 9}, "https://factory.lan/x.iso holds 9 bytes: that is not an " +
-			"image. Open it, and correct the URL, or what the factory is asked for"},
+		"an image":                   {store: fakeProxmox{offered: 112 << 20}},
+		"a server that does not say": {store: fakeProxmox{offered: 0}},
+		"nine bytes that say Not Found": {
+			store: fakeProxmox{offered: 9, files: left, held: on("Datastore.Allocate")},
+			want: "https://factory.lan/x.iso holds 9 bytes: that is not an image. Open it, and correct the URL, or what the " +
+				"factory is asked for",
+		},
 		"nothing": {
-			fakeProxmox{unread: errors.New("bad request: invalid response: 404")},
-			"host pve cannot get the image https://factory.lan/x.iso: bad request: invalid response: 404",
+			store: fakeProxmox{unread: errors.New("bad request: invalid response: 404")},
+			want:  "host pve cannot get the image https://factory.lan/x.iso: bad request: invalid response: 404",
 		},
 		"left by an earlier deployment, and may be deleted": {
-			fakeProxmox{offered: 112 << 20, files: left, held: on("Datastore.Allocate")}, "",
+			store:   fakeProxmox{offered: 112 << 20, files: left, held: on("Datastore.Allocate")},
+			deleted: []string{"local:iso/x.iso"},
 		},
 		"left by an earlier deployment, and may not be deleted": {
-			fakeProxmox{offered: 112 << 20, files: left, held: on("Datastore.AllocateTemplate")},
-			"image local:iso/x.iso is on host pve already, and is not in this stack's state: an earlier deployment has left it. " +
+			store: fakeProxmox{offered: 112 << 20, files: left, held: on("Datastore.AllocateTemplate")},
+			want: "image local:iso/x.iso is on host pve already, and is not in this stack's state: an earlier deployment has left it. " +
 				"It is downloaded again, and the credentials lack Datastore.Allocate on /storage/local to delete it first. Delete " +
 				"it: run 'pvesm free local:iso/x.iso' on that host; or run 'pveum role modify TalosProxmox -append -privs " +
 				"Datastore.Allocate', with the name of the role",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := ImageHooks{Proxmox: &c.store, Plan: &plan.Plan{}}.CheckDownload(t.Context(), download)
+			h := ImageHooks{Proxmox: &c.store, Plan: &plan.Plan{}, Progress: func(string) {}}
+
+			err := h.CheckDownload(t.Context(), download)
+			assert.Equal(t, c.deleted, c.store.deleted)
+
 			if c.want == "" {
 				assert.NoError(t, err)
 			} else {
@@ -125,6 +134,12 @@ func TestRestoreImage(t *testing.T) {
 		"wanted, and there": {
 			deleted: file.Name, datastore: "local",
 			store: fakeProxmox{files: map[string]int64{"local:iso/" + file.Name: 1}},
+		},
+		"wanted, and still being deleted": {
+			deleted: file.Name, datastore: "local", fetched: wanted,
+			store: fakeProxmox{
+				files: map[string]int64{"local:iso/" + file.Name: 1}, deleting: []string{"local:iso/" + file.Name},
+			},
 		},
 		"of an earlier version": {deleted: "c-old.iso", datastore: "local"},
 		"of a cluster that goes": {

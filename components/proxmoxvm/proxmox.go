@@ -25,4 +25,6 @@ type Proxmox interface {
 	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
 	URLSize(ctx context.Context, host, url string) (int64, error)
 	Download(ctx context.Context, host, datastore string, file proxmoxapi.Download) error
+	DeleteFile(ctx context.Context, host, volume string) error
+	AwaitDeletions(ctx context.Context, host string) error
 }

@@ -77,20 +77,35 @@ func taskList(tasks []world.TaskInfo) []map[string]any {
 	return out
 }
 
+// nodeTasks lists the tasks of a host; without a source, those that have ended (pve-manager: PVE/API2/Tasks.pm).
 func nodeTasks(r *request) (any, error) {
 	var list []world.TaskInfo
 
-	id := r.values.Get("vmid")
+	id, kind, source := r.values.Get("vmid"), r.values.Get("typefilter"), r.values.Get("source")
+	auditor := r.world.Require(r.caller, "/nodes/"+r.vars["node"], "Sys.Audit") == nil
 
 	for _, t := range r.world.Tasks(r.vars["node"]) {
-		if id == "" || t.ID == id {
+		running := t.End.IsZero()
+
+		switch {
+		case !auditor && t.User != r.caller.ID:
+		case id != "" && t.ID != id, kind != "" && t.Type != kind:
+		case source == "active" && !running, (source == "" || source == "archive") && running:
+		default:
 			list = append(list, t)
 		}
 	}
 
 	start, limit := window(r, len(list))
 
-	return taskList(list[start : start+limit]), nil
+	out := taskList(list[start : start+limit])
+	for _, entry := range out {
+		if entry["status"] == nil {
+			entry["status"] = "RUNNING"
+		}
+	}
+
+	return out, nil
 }
 
 // window is the part of a list that start and limit ask for.

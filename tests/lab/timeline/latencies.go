@@ -22,6 +22,8 @@ type Latencies struct {
 	// Stop is what Proxmox VE needs to end a VM, after the guest has shut down or was cut.
 	Stop     time.Duration
 	Delete   time.Duration
+	// Free is the deletion of a file or a disk.
+	Free     time.Duration
 	Resize   time.Duration
 	MoveDisk time.Duration
 	Migrate  time.Duration
@@ -59,6 +61,7 @@ func DefaultLatencies() Latencies {
 		Start:     500 * time.Millisecond,
 		Stop:      time.Second,
 		Delete:    500 * time.Millisecond,
+		Free:      200 * time.Millisecond,
 		Resize:    300 * time.Millisecond,
 		MoveDisk:  2 * time.Second,
 		Migrate:   3 * time.Second,

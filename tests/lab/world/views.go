@@ -394,7 +394,11 @@ func (w *World) DeleteVolume(c Caller, host, storage, id string) (string, error)
 		name = strconv.Itoa(v.owner) + "@" + storage
 	}
 
-	return w.start(c, job{node: host, kind: "imgdel", id: name, work: func(*task) error {
+	return w.start(c, job{node: host, kind: "imgdel", id: name, work: func(t *task) error {
+		if _, err := w.timeline.Wait(t.ctx, "free", host+" "+v.id, w.latencies.Free); err != nil {
+			return err
+		}
+
 		w.mu.Lock()
 		defer w.mu.Unlock()
 
@@ -402,7 +406,9 @@ func (w *World) DeleteVolume(c Caller, host, storage, id string) (string, error)
 			return failf("base volume '%s' is still in use by linked clones", v.id)
 		}
 
-		w.free(v)
+		if current, err := w.volume(host, v.id); err == nil && current == v {
+			w.free(v)
+		}
 
 		return nil
 	}}), nil

@@ -234,7 +234,7 @@ func vmState(s rollout.Scope, report *preflight.Report, cluster string, n plan.N
 // failure reports itself nowhere.
 func externalRollout(s rollout.Scope) *rollout.Rollout {
 	r := rollout.New(s.Plan, s.Limiter, s.Progress)
-	r.Bound = s.Plan.ReadyTimeout
+	r.TurnTimeout = s.Plan.ReadyTimeout
 
 	return r
 }

@@ -30,10 +30,11 @@ func TestFilesFormNoCycles(t *testing.T) {
 		"components", "components/impact", "components/machineconfig/encode", "components/plan", "components/planner",
 		"components/planner/cluster", "components/planner/placement", "components/preflight",
 		"components/preflight/checks", "components/preflight/hosts", "components/preflight/permissions",
-		"components/preflight/vms", "components/proxmoxvm", "components/rollout/k3s", "components/rollout/talos",
-		"components/rollout/talos/bootstrap", "components/rollout/talos/changes", "components/rollout/talos/cluster",
-		"components/rollout/talos/health", "components/rollout/talos/removal", "components/rollout/vmrestart",
-		"components/spec", "components/talosimage", "policy/rules", "stacks", "stacks/config", "stacks/ops",
+		"components/preflight/vms", "components/proxmoxvm", "components/rollout", "components/rollout/k3s",
+		"components/rollout/talos", "components/rollout/talos/bootstrap", "components/rollout/talos/changes",
+		"components/rollout/talos/cluster", "components/rollout/talos/health", "components/rollout/talos/removal",
+		"components/rollout/vmrestart", "components/spec", "components/talosimage", "policy/rules", "stacks",
+		"stacks/config", "stacks/ops",
 	}
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles"}
 

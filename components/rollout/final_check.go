@@ -9,17 +9,6 @@ import (
 	"talos-proxmox/components/plan"
 )
 
-// System is what runs in the VMs of a cluster, Talos or K3s.
-type System interface {
-	// Restart is a node whose VM is to be restarted, as a rollout sees it.
-	Restart(n plan.Node) Cluster
-	// PreviewRestart warns of what would keep the node from being restarted as it is now, and says what is left of etcd
-	// meanwhile.
-	PreviewRestart(ctx context.Context, n plan.Node) (quorum string)
-	// Kubernetes is that of whatever control plane answers.
-	Kubernetes(ctx context.Context) (*kubeapi.Client, error)
-}
-
 // FinalCheck is the last check of a cluster in a run: nodes that were replaced have rejoined, no node stays cordoned
 // for a reason that is gone, and nodes have the labels and taints that they cannot give themselves. A run that was
 // interrupted, or whose change was reverted, may have left a node cordoned that nothing else happens to.
@@ -35,11 +24,11 @@ func (f FinalCheck) Run(ctx context.Context) error {
 	case f.Plan.Teardown:
 		return nil
 	case f.DryRun:
-		return f.previewLabels(ctx)
+		return f.labeler().preview(ctx)
 	}
 
 	// What runs after a change can only warn. The node may well be cordoned.
-	if name := f.Limiter.Failed(); name != "" {
+	if name := f.Limiter.FailedNode(); name != "" {
 		return fmt.Errorf("%s failed: the messages say why; fix it, then run 'pulumi up' again", name)
 	}
 
@@ -48,14 +37,14 @@ func (f FinalCheck) Run(ctx context.Context) error {
 	}
 
 	// A cluster that does not answer is no reason for an update to fail that has nothing to do with it.
-	asked, cancel := context.WithTimeout(ctx, f.Plan.SettleTimeout)
+	shortCtx, cancel := context.WithTimeout(ctx, f.Plan.SettleTimeout)
 	defer cancel()
 
 	var nodes []kubeapi.Node
 
-	kube, err := f.System.Kubernetes(asked)
+	kube, err := f.System.Kubernetes(shortCtx)
 	if err == nil {
-		nodes, err = kube.Nodes(asked)
+		nodes, err = kube.Nodes(shortCtx)
 	}
 
 	if err != nil {
@@ -76,8 +65,10 @@ func (f FinalCheck) Run(ctx context.Context) error {
 		}
 	}
 
-	return f.setLabels(ctx, kube, nodes)
+	return f.labeler().set(ctx, kube, nodes)
 }
+
+func (f FinalCheck) labeler() labeler { return labeler{f.Scope, f.System} }
 
 // uncordon uncordons a node that an earlier run has cordoned, when it is ready.
 func (f FinalCheck) uncordon(ctx context.Context, kube *kubeapi.Client, name string) error {

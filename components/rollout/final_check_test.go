@@ -126,7 +126,7 @@ func TestFinalCheck(t *testing.T) {
 		kube, closed := kubernetesWith(t, map[string]string{"a": "cordoned"})
 
 		failed := of(false, kube)
-		failed.Limiter.Stop("a")
+		failed.Limiter.Fail("a")
 		require.EqualError(t, failed.Run(t.Context()), "a failed: the messages say why; fix it, then run 'pulumi up' again")
 		assert.Equal(t, []string{"a"}, closed())
 	})

@@ -16,26 +16,33 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// hosts are where the VMs of nodes are now, by VMID; those on hosts that do not answer are left out.
-func (f FinalCheck) hosts(ctx context.Context) (map[int]string, error) {
-	if f.Plan.Region == "" {
+// labeler gives nodes the labels and taints that they cannot give themselves.
+type labeler struct {
+	Scope
+
+	system System
+}
+
+// hostsByVMID is where the VMs of nodes are now, by VMID; those on hosts that do not answer are left out.
+func (l labeler) hostsByVMID(ctx context.Context) (map[int]string, error) {
+	if l.Plan.Region == "" {
 		return map[int]string{}, nil
 	}
 
-	all := map[int]string{}
+	hosts := map[int]string{}
 
-	vms, err := f.Identities.VMs(ctx)
+	vms, err := l.Identities.VMs(ctx)
 	for _, v := range vms {
 		if !v.Silent {
-			all[v.ID] = v.Host
+			hosts[v.ID] = v.Host
 		}
 	}
 
-	return all, err
+	return hosts, err
 }
 
-// warnOfUnknown names the nodes whose hosts are not known, and why if that is known.
-func (f FinalCheck) warnOfUnknown(nodes []string, err error) {
+// warnOfUnknownHosts names the nodes whose hosts are not known, and why if that is known.
+func (l labeler) warnOfUnknownHosts(nodes []string, err error) {
 	if len(nodes) == 0 {
 		return
 	}
@@ -45,17 +52,18 @@ func (f FinalCheck) warnOfUnknown(nodes []string, err error) {
 		reason = ": " + err.Error()
 	}
 
-	f.Warn("the Proxmox VE hosts of " + strings.Join(nodes, ", ") + " are not known, so their labels " +
+	l.Warn("the Proxmox VE hosts of " + strings.Join(nodes, ", ") + " are not known, so their labels " +
 		corev1.LabelTopologyZone + " stay as they are" + reason)
 }
 
-// labelsOf are the labels, taints and annotations that the program gives a node with an administrator's credentials.
-// Talos has such credentials itself on control planes, sets annotations on all nodes, and is not told where it runs.
-func (f FinalCheck) labelsOf(n plan.Node, host string) kubeapi.NodeLabels {
+// wantedLabels are the labels, taints and annotations that the program gives a node with an administrator's
+// credentials. Talos has such credentials itself on control planes, sets annotations on all nodes, and is not told
+// where it runs.
+func (l labeler) wantedLabels(n plan.Node, host string) kubeapi.NodeLabels {
 	var want kubeapi.NodeLabels
 
 	switch {
-	case f.Plan.Distribution == spec.DistributionK3s:
+	case l.Plan.Distribution == spec.DistributionK3s:
 		want = kubeapi.NodeLabels{Labels: n.Labels, Taints: n.TaintList(), Annotations: n.Annotations}
 	case n.Role == spec.RoleWorker:
 		want = kubeapi.NodeLabels{
@@ -63,9 +71,9 @@ func (f FinalCheck) labelsOf(n plan.Node, host string) kubeapi.NodeLabels {
 		}
 	}
 
-	want.ProviderID = f.Plan.ProviderID(n)
+	want.ProviderID = l.Plan.ProviderID(n)
 
-	if topology := f.Plan.Topology(host); topology != nil {
+	if topology := l.Plan.Topology(host); topology != nil {
 		if host == "" {
 			delete(topology, corev1.LabelTopologyZone)
 			want.Unknown = []string{corev1.LabelTopologyZone}
@@ -78,33 +86,34 @@ func (f FinalCheck) labelsOf(n plan.Node, host string) kubeapi.NodeLabels {
 	return want
 }
 
-// labelled are the nodes that have, or are to have, labels and taints of the program.
-func (f FinalCheck) labelled(ctx context.Context, seen []kubeapi.Node) []labelledNode {
+// nodesToLabel are the nodes that have, or are to have, labels and taints of the program.
+func (l labeler) nodesToLabel(ctx context.Context, registered []kubeapi.Node) []nodeToLabel {
 	var (
-		all     []labelledNode
-		unknown []string
+		toLabel     []nodeToLabel
+		withoutHost []string
 	)
 
-	hosts, err := f.hosts(ctx)
+	hosts, err := l.hostsByVMID(ctx)
 
-	for _, n := range f.Plan.Nodes() {
-		at := slices.IndexFunc(seen, func(s kubeapi.Node) bool { return s.Name == n.Name })
-		if at >= 0 && f.Plan.Region != "" && hosts[n.VMID] == "" {
-			unknown = append(unknown, n.Name)
+	for _, n := range l.Plan.Nodes() {
+		at := slices.IndexFunc(registered, func(s kubeapi.Node) bool { return s.Name == n.Name })
+		if at >= 0 && l.Plan.Region != "" && hosts[n.VMID] == "" {
+			withoutHost = append(withoutHost, n.Name)
 		}
 
-		want := f.labelsOf(n, hosts[n.VMID])
-		if len(want.Labels)+len(want.Taints)+len(want.Annotations) > 0 || at >= 0 && seen[at].Labelled {
-			all = append(all, labelledNode{n, want, at >= 0})
+		want := l.wantedLabels(n, hosts[n.VMID])
+		if len(want.Labels)+len(want.Taints)+len(want.Annotations) > 0 || at >= 0 && registered[at].Labelled {
+			toLabel = append(toLabel, nodeToLabel{n, want, at >= 0})
 		}
 	}
 
-	f.warnOfUnknown(unknown, err)
+	l.warnOfUnknownHosts(withoutHost, err)
 
-	return all
+	return toLabel
 }
 
-type labelledNode struct {
+// nodeToLabel is a node and the labels that it is to have.
+type nodeToLabel struct {
 	plan.Node
 
 	want kubeapi.NodeLabels
@@ -112,69 +121,69 @@ type labelledNode struct {
 	registered bool
 }
 
-// setLabels brings the labels and taints of all nodes in line. New nodes are waited for.
-func (f FinalCheck) setLabels(ctx context.Context, kube *kubeapi.Client, seen []kubeapi.Node) error {
-	for _, n := range f.labelled(ctx, seen) {
-		if !n.registered && f.Inventory.Exists(n.Node) {
-			f.Warn(n.Name + " is not in Kubernetes, so its labels and taints are not set; run 'pulumi up' when it is")
+// set brings the labels and taints of all nodes in line. New nodes are waited for.
+func (l labeler) set(ctx context.Context, kube *kubeapi.Client, registered []kubeapi.Node) error {
+	for _, n := range l.nodesToLabel(ctx, registered) {
+		if !n.registered && l.Inventory.Exists(n.Node) {
+			l.Warn(n.Name + " is not in Kubernetes, so its labels and taints are not set; run 'pulumi up' when it is")
 
 			continue
 		}
 
 		if !n.registered {
-			if err := kube.WaitReady(ctx, n.Name, "", f.Plan.ReadyTimeout, f.Progress); err != nil {
+			if err := kube.WaitReady(ctx, n.Name, "", l.Plan.ReadyTimeout, l.Progress); err != nil {
 				return fmt.Errorf("the labels and taints of %s are not set: %w; fix it, then run 'pulumi up' again", n.Name, err)
 			}
 		}
 
-		found, err := kube.SetLabels(ctx, n.Name, n.want, false)
+		changes, err := kube.SetLabels(ctx, n.Name, n.want, false)
 		if err != nil {
 			return fmt.Errorf("the labels and taints of %s are not set: %w", n.Name, err)
 		}
 
-		for _, change := range found.Changes {
-			f.Progress(n.Name + ": " + settingOf(change).String())
+		for _, change := range changes.Changes {
+			l.Progress(n.Name + ": " + settingOf(change).String())
 		}
 
-		f.warnOfForeign(n.Name, found)
+		l.warnOfForeign(n.Name, changes)
 	}
 
 	return nil
 }
 
-// previewLabels says what becomes of the labels and taints of nodes. It asks no cluster where Proxmox VE was not asked,
+// preview says what becomes of the labels and taints of nodes. It asks no cluster where Proxmox VE was not asked,
 // and without an answer it says nothing: what changes in resources is shown all the same.
-func (f FinalCheck) previewLabels(ctx context.Context) error {
-	if f.Inventory == nil || f.Inventory.AbsentVMIDs() == nil {
+func (l labeler) preview(ctx context.Context) error {
+	if l.Inventory == nil || l.Inventory.AbsentVMIDs() == nil {
 		return nil
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 	defer cancel()
 
-	var seen []kubeapi.Node
+	var registered []kubeapi.Node
 
-	kube, err := f.System.Kubernetes(ctx)
+	kube, err := l.system.Kubernetes(ctx)
 	if err == nil {
-		seen, err = kube.Nodes(ctx)
+		registered, err = kube.Nodes(ctx)
 	}
 
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
 
-	for _, n := range f.labelled(ctx, seen) {
-		found, err := kube.SetLabels(ctx, n.Name, n.want, true)
+	for _, n := range l.nodesToLabel(ctx, registered) {
+		changes, err := kube.SetLabels(ctx, n.Name, n.want, true)
 		if err != nil {
 			continue // it has not registered yet
 		}
 
-		f.warnOfForeign(n.Name, found)
+		l.warnOfForeign(n.Name, changes)
 
 		row := impact.NodeImpact{
 			Node: n.Name, Pool: n.Pool, Role: string(n.Role), Effect: impact.EffectLive, Why: "labels and taints", Labels: true,
 		}
-		for _, change := range found.Changes {
+		for _, change := range changes.Changes {
 			row.Settings = append(row.Settings, settingOf(change))
 		}
 
@@ -182,7 +191,7 @@ func (f FinalCheck) previewLabels(ctx context.Context) error {
 			continue
 		}
 
-		if err := f.Preview(row); err != nil {
+		if err := l.Preview(row); err != nil {
 			return err
 		}
 	}
@@ -190,16 +199,16 @@ func (f FinalCheck) previewLabels(ctx context.Context) error {
 	return nil
 }
 
-func (f FinalCheck) warnOfForeign(node string, found kubeapi.LabelChanges) {
-	for _, foreign := range found.Foreign {
+func (l labeler) warnOfForeign(node string, changes kubeapi.LabelChanges) {
+	for _, foreign := range changes.Foreign {
 		if foreign.Path == kubeapi.ProviderID {
-			f.Warn(fmt.Sprintf("%s has the provider ID %s, which cannot be changed to %s: replace the node for it "+
+			l.Warn(fmt.Sprintf("%s has the provider ID %s, which cannot be changed to %s: replace the node for it "+
 				"(lifecycle.replace), or leave it", node, foreign.Before, foreign.After))
 
 			continue
 		}
 
-		f.Warn(fmt.Sprintf("%s has %s with the value %s, which this program has not set: it stays as it is, and does not "+
+		l.Warn(fmt.Sprintf("%s has %s with the value %s, which this program has not set: it stays as it is, and does not "+
 			"become %s. Remove it with kubectl, then run 'pulumi up' again", node, foreign.Path, foreign.Before, foreign.After))
 	}
 }

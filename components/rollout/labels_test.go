@@ -169,19 +169,19 @@ func TestLabels(t *testing.T) {
 func TestUnknownHost(t *testing.T) {
 	t.Parallel()
 
-	f := FinalCheck{Scope: Scope{Plan: &plan.Plan{Region: "lan", Distribution: spec.DistributionK3s}}}
+	l := labeler{Scope: Scope{Plan: &plan.Plan{Region: "lan", Distribution: spec.DistributionK3s}}}
 	n := plan.Node{Name: "worker", VMID: 2, Role: spec.RoleWorker, Labels: map[string]string{"tier": "db"}}
 
 	assert.Equal(t, kubeapi.NodeLabels{
 		Labels:  map[string]string{"tier": "db", corev1.LabelTopologyRegion: "lan"},
 		Taints:  n.TaintList(),
 		Unknown: []string{corev1.LabelTopologyZone},
-	}, f.labelsOf(n, ""))
+	}, l.wantedLabels(n, ""))
 
 	assert.Equal(t, kubeapi.NodeLabels{
 		Labels: map[string]string{
 			"tier": "db", corev1.LabelTopologyRegion: "lan", corev1.LabelTopologyZone: "pve",
 		},
 		Taints: n.TaintList(),
-	}, f.labelsOf(n, "pve"))
+	}, l.wantedLabels(n, "pve"))
 }

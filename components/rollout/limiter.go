@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
@@ -15,38 +14,39 @@ import (
 // Limiter admits one control plane, or so many workers, to be taken down at a time, for whatever reason: never both,
 // for control planes move the pods of workers. After the first failure it admits no node any more in this run.
 type Limiter struct {
-	workers int
+	maxWorkers int
 
 	mu sync.Mutex
-	// admitted nodes are being taken down; waiting are the control planes that go before further workers.
+	// admitted counts the nodes that are being taken down.
 	admitted map[spec.Role]int
-	waiting  int
+	// waitingControlPlanes go before further workers.
+	waitingControlPlanes int
 	// failed is the first node that has failed.
 	failed string
 	// replaced are nodes whose new machines are not known to have rejoined, in the order in which they left.
-	replaced []replaced
+	replaced []replacedNode
 	// changed is closed when any of this changes.
 	changed chan struct{}
 }
 
-// replaced is a node that is unavailable until nothing is missing any more.
-type replaced struct {
-	name    string
-	role    spec.Role
-	missing func(context.Context) error
+// replacedNode is a node that is unavailable until it has rejoined.
+type replacedNode struct {
+	name          string
+	role          spec.Role
+	checkRejoined func(context.Context) error
 }
 
 // NewLimiter returns a Limiter that admits so many workers at a time.
-func NewLimiter(workers int) *Limiter {
-	return &Limiter{workers: workers, admitted: map[spec.Role]int{}, changed: make(chan struct{})}
+func NewLimiter(maxWorkers int) *Limiter {
+	return &Limiter{maxWorkers: maxWorkers, admitted: map[spec.Role]int{}, changed: make(chan struct{})}
 }
 
-// Acquire waits until a node may be taken down, for at most the bound from the last time that another was done. The
+// Acquire waits until a node may be taken down, for at most the timeout from the last time that another was done. The
 // caller releases what it got with what came of it. Nodes that are being replaced count, too.
 func (l *Limiter) Acquire(
-	ctx context.Context, name string, role spec.Role, bound time.Duration, progress wait.Reporter,
+	ctx context.Context, name string, role spec.Role, timeout time.Duration, progress wait.Reporter,
 ) (release func(error), err error) {
-	if err := l.queue(ctx, name, role, bound, progress); err != nil {
+	if err := l.waitForTurn(ctx, name, role, timeout, progress); err != nil {
 		return nil, err
 	}
 
@@ -60,10 +60,10 @@ func (l *Limiter) Acquire(
 			l.failed = name
 		}
 
-		l.wake()
+		l.wakeWaiting()
 	}
 
-	if err := l.waitForReplaced(ctx, role, bound, progress); err != nil {
+	if err := l.waitUntilFewReplaced(ctx, role, timeout, progress); err != nil {
 		release(err)
 
 		return nil, fmt.Errorf("%s: not begun: %w", name, err)
@@ -72,24 +72,24 @@ func (l *Limiter) Acquire(
 	return release, nil
 }
 
-func (l *Limiter) queue(
-	ctx context.Context, name string, role spec.Role, bound time.Duration, progress wait.Reporter,
+func (l *Limiter) waitForTurn(
+	ctx context.Context, name string, role spec.Role, timeout time.Duration, progress wait.Reporter,
 ) error {
 	if role == spec.RoleControlPlane {
 		l.mu.Lock()
-		l.waiting++
+		l.waitingControlPlanes++
 		l.mu.Unlock()
 
 		defer func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 
-			l.waiting--
-			l.wake()
+			l.waitingControlPlanes--
+			l.wakeWaiting()
 		}()
 	}
 
-	for said := false; ; said = true {
+	for reported := false; ; reported = true {
 		l.mu.Lock()
 
 		if l.failed != "" {
@@ -98,7 +98,7 @@ func (l *Limiter) queue(
 			return fmt.Errorf("%s: not begun: %s failed", name, l.failed)
 		}
 
-		if l.free(role) {
+		if l.hasRoom(role) {
 			defer l.mu.Unlock()
 
 			l.admitted[role]++
@@ -109,7 +109,7 @@ func (l *Limiter) queue(
 		changed := l.changed
 		l.mu.Unlock()
 
-		if !said {
+		if !reported {
 			progress(name + " waits for its turn")
 		}
 
@@ -117,67 +117,67 @@ func (l *Limiter) queue(
 		case <-changed:
 		case <-ctx.Done():
 			return fmt.Errorf("%s: interrupted while it waited for its turn: %w", name, context.Cause(ctx))
-		case <-time.After(bound):
-			return fmt.Errorf("%s: gave up after %s, waiting for its turn", name, bound)
+		case <-time.After(timeout):
+			return fmt.Errorf("%s: gave up after %s, waiting for its turn", name, timeout)
 		}
 	}
 }
 
-// free says whether one more may go. The Limiter is locked.
-func (l *Limiter) free(role spec.Role) bool {
+// hasRoom says whether one more may go. The Limiter is locked.
+func (l *Limiter) hasRoom(role spec.Role) bool {
 	if role == spec.RoleControlPlane {
 		return l.admitted[spec.RoleControlPlane]+l.admitted[spec.RoleWorker] == 0
 	}
 
-	return l.admitted[spec.RoleControlPlane]+l.waiting == 0 && l.admitted[spec.RoleWorker] < l.workers
+	return l.admitted[spec.RoleControlPlane]+l.waitingControlPlanes == 0 && l.admitted[spec.RoleWorker] < l.maxWorkers
 }
 
-// Replace notes that a node is unavailable until its new machine has rejoined, which missing tells.
-func (l *Limiter) Replace(name string, role spec.Role, missing func(context.Context) error) {
+// AddReplaced notes that a node is unavailable until its new machine has rejoined.
+func (l *Limiter) AddReplaced(name string, role spec.Role, checkRejoined func(context.Context) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	l.replaced = append(l.replaced, replaced{name, role, missing})
+	l.replaced = append(l.replaced, replacedNode{name, role, checkRejoined})
 }
 
-// waitForReplaced waits until not too many of a role are being replaced besides those that are admitted.
-func (l *Limiter) waitForReplaced(
-	ctx context.Context, role spec.Role, bound time.Duration, progress wait.Reporter,
+// waitUntilFewReplaced waits until not too many of a role are being replaced besides those that are admitted.
+func (l *Limiter) waitUntilFewReplaced(
+	ctx context.Context, role spec.Role, timeout time.Duration, progress wait.Reporter,
 ) error {
 	for {
 		l.mu.Lock()
 
-		may := 0
+		allowed := 0
 		if role == spec.RoleWorker {
-			may = l.workers - l.admitted[role]
+			allowed = l.maxWorkers - l.admitted[role]
 		}
 
-		away := slices.DeleteFunc(slices.Clone(l.replaced), func(r replaced) bool { return r.role != role })
+		unavailable := slices.DeleteFunc(slices.Clone(l.replaced), func(r replacedNode) bool { return r.role != role })
 		l.mu.Unlock()
 
-		if len(away) <= may {
+		if len(unavailable) <= allowed {
 			return nil
 		}
 
-		if err := wait.Until(ctx, bound, progress, away[0].missing); err != nil {
-			return fmt.Errorf("%s is away: %w", away[0].name, err)
+		if err := wait.Until(ctx, timeout, progress, unavailable[0].checkRejoined); err != nil {
+			return fmt.Errorf("%s is away: %w", unavailable[0].name, err)
 		}
 
 		l.mu.Lock()
-		l.replaced = slices.DeleteFunc(l.replaced, func(r replaced) bool { return r.name == away[0].name })
+		l.replaced = slices.DeleteFunc(l.replaced, func(r replacedNode) bool { return r.name == unavailable[0].name })
 		l.mu.Unlock()
 	}
 }
 
 // WaitReplaced waits until all nodes that were replaced have rejoined.
-func (l *Limiter) WaitReplaced(ctx context.Context, bound time.Duration, progress wait.Reporter) error {
+func (l *Limiter) WaitReplaced(ctx context.Context, timeout time.Duration, progress wait.Reporter) error {
 	l.mu.Lock()
-	all := l.replaced
+	replaced := l.replaced
 	l.replaced = nil
 	l.mu.Unlock()
 
-	for _, r := range all {
-		if err := wait.Until(ctx, bound, progress, r.missing); err != nil {
+	for _, r := range replaced {
+		if err := wait.Until(ctx, timeout, progress, r.checkRejoined); err != nil {
 			return fmt.Errorf("%s was replaced, and has not rejoined: %w", r.name, err)
 		}
 	}
@@ -185,8 +185,8 @@ func (l *Limiter) WaitReplaced(ctx context.Context, bound time.Duration, progres
 	return nil
 }
 
-// Stop notes a failure of a node that was not admitted.
-func (l *Limiter) Stop(name string) {
+// Fail notes a failure of a node that was not admitted.
+func (l *Limiter) Fail(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -194,69 +194,28 @@ func (l *Limiter) Stop(name string) {
 		l.failed = name
 	}
 
-	l.wake()
+	l.wakeWaiting()
 }
 
-// Failed is the node whose failure keeps all others from being admitted; empty: none has failed.
-func (l *Limiter) Failed() string {
+// FailedNode is the node whose failure keeps all others from being admitted; empty: none has failed.
+func (l *Limiter) FailedNode() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	return l.failed
 }
 
-// Stopped is why no node is admitted any more; nil while nodes are.
-func (l *Limiter) Stopped() error {
-	if name := l.Failed(); name != "" {
+// CheckNoneFailed is why no node is admitted any more; nil while nodes are.
+func (l *Limiter) CheckNoneFailed() error {
+	if name := l.FailedNode(); name != "" {
 		return fmt.Errorf("not begun: %s failed", name)
 	}
 
 	return nil
 }
 
-// wake wakes those that wait. The Limiter is locked.
-func (l *Limiter) wake() {
+// wakeWaiting wakes those that wait. The Limiter is locked.
+func (l *Limiter) wakeWaiting() {
 	close(l.changed)
 	l.changed = make(chan struct{})
-}
-
-// Canaries let one worker of a pool go before the others.
-type Canaries struct {
-	mu    sync.Mutex
-	first map[string]chan struct{} // by pool: closed when its canary is done
-}
-
-// NewCanaries returns those of one kind of change.
-func NewCanaries() *Canaries { return &Canaries{first: map[string]chan struct{}{}} }
-
-// Enter makes the first worker of a pool its canary; the others wait until that is done, for at most the bound, and
-// follow it. Control planes follow none, nor does anything without canaries.
-func (c *Canaries) Enter(
-	ctx context.Context, n plan.Node, bound time.Duration,
-) (done func(), follows bool, err error) {
-	if c == nil || n.Role == spec.RoleControlPlane {
-		return func() {}, false, nil
-	}
-
-	c.mu.Lock()
-	first, there := c.first[n.Pool]
-
-	if !there {
-		first = make(chan struct{})
-		c.first[n.Pool] = first
-		c.mu.Unlock()
-
-		return func() { close(first) }, false, nil
-	}
-
-	c.mu.Unlock()
-
-	select {
-	case <-first:
-		return func() {}, true, nil
-	case <-ctx.Done():
-		return nil, true, context.Cause(ctx)
-	case <-time.After(bound):
-		return nil, true, fmt.Errorf("gave up after %s, waiting for the first node of pool %s", bound, n.Pool)
-	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
@@ -63,13 +62,13 @@ func TestLimiterStopsAtAFailure(t *testing.T) {
 		waits <- err
 	}()
 
-	require.NoError(t, limiter.Stopped())
+	require.NoError(t, limiter.CheckNoneFailed())
 	end(errors.New("no"))
 	assert.EqualError(t, <-waits, "b: not begun: a failed")
 
 	_, err = limiter.Acquire(t.Context(), "c", spec.RoleWorker, time.Minute, silent)
 	assert.EqualError(t, err, "c: not begun: a failed")
-	assert.EqualError(t, limiter.Stopped(), "not begun: a failed")
+	assert.EqualError(t, limiter.CheckNoneFailed(), "not begun: a failed")
 }
 
 func TestLimiterIsBounded(t *testing.T) {
@@ -92,7 +91,7 @@ func TestLimiterWaitsForAControlPlaneThatIsAway(t *testing.T) {
 	limiter := NewLimiter(1)
 
 	asked := 0
-	limiter.Replace("a", spec.RoleControlPlane, func(context.Context) error {
+	limiter.AddReplaced("a", spec.RoleControlPlane, func(context.Context) error {
 		asked++
 
 		return []error{wait.For("a to come back"), nil}[asked-1]
@@ -106,7 +105,7 @@ func TestLimiterWaitsForAControlPlaneThatIsAway(t *testing.T) {
 	end, err = limiter.Acquire(t.Context(), "b", spec.RoleControlPlane, time.Minute, silent)
 	require.NoError(t, err)
 	assert.Equal(t, 2, asked)
-	limiter.Replace("b", spec.RoleControlPlane, func(context.Context) error { return wait.For("b to come back") })
+	limiter.AddReplaced("b", spec.RoleControlPlane, func(context.Context) error { return wait.For("b to come back") })
 	end(nil)
 
 	_, err = limiter.Acquire(t.Context(), "c", spec.RoleControlPlane, time.Millisecond, silent)
@@ -122,7 +121,7 @@ func TestLimiterWaitsForWorkersThatAreAway(t *testing.T) {
 
 	back := map[string]bool{}
 	leave := func(name string) {
-		limiter.Replace(name, spec.RoleWorker, func(context.Context) error {
+		limiter.AddReplaced(name, spec.RoleWorker, func(context.Context) error {
 			if back[name] {
 				return nil
 			}
@@ -195,28 +194,4 @@ func TestLimiterKeepsRolesApart(t *testing.T) {
 
 	_, err = limiter.Acquire(t.Context(), "w3", spec.RoleWorker, time.Millisecond, silent)
 	assert.EqualError(t, err, "w3: gave up after 1ms, waiting for its turn")
-}
-
-func TestCanaries(t *testing.T) {
-	c := NewCanaries()
-	of := func(pool string) plan.Node { return plan.Node{Pool: pool, Role: spec.RoleWorker} }
-
-	done, follows, err := c.Enter(t.Context(), of("a"), time.Minute)
-	require.NoError(t, err)
-	assert.False(t, follows)
-
-	_, _, err = c.Enter(t.Context(), of("a"), time.Millisecond)
-	require.EqualError(t, err, "gave up after 1ms, waiting for the first node of pool a")
-
-	other, _, err := c.Enter(t.Context(), of("b"), time.Millisecond)
-	require.NoError(t, err, "each pool has its own")
-	other()
-	done()
-
-	for range 2 {
-		next, follows, err := c.Enter(t.Context(), of("a"), time.Millisecond)
-		require.NoError(t, err)
-		assert.True(t, follows)
-		next()
-	}
 }

@@ -22,9 +22,9 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// recorded is a cluster that notes what is asked of it, and fails where it is told to.
-type recorded struct {
-	change Change
+// recordingCluster is a cluster that notes what is asked of it, and fails where it is told to.
+type recordingCluster struct {
+	work Work
 	// fails is the step that fails: its name, and after a "#" which time.
 	fails string
 
@@ -32,12 +32,12 @@ type recorded struct {
 	kube  *kubeapi.Client
 }
 
-func newRecorded(change Change, fails string) *recorded {
-	c := &recorded{change: change, fails: fails}
+func newRecordingCluster(work Work, fails string) *recordingCluster {
+	c := &recordingCluster{work: work, fails: fails}
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 
 	// A run that was cut off has left it cordoned.
-	if len(change.Acts) == 0 || change.KeepPods || change.Unreachable {
+	if len(work.DisruptiveSteps) == 0 || work.KeepPods || work.Unreachable {
 		n.Annotations = map[string]string{"talos-proxmox/cordoned": "true"}
 	}
 
@@ -62,7 +62,7 @@ func newRecorded(change Change, fails string) *recorded {
 }
 
 // step notes one.
-func (c *recorded) step(name string) error {
+func (c *recordingCluster) step(name string) error {
 	c.steps = append(c.steps, name)
 
 	times := len(slices.DeleteFunc(slices.Clone(c.steps), func(s string) bool { return s != name }))
@@ -73,17 +73,17 @@ func (c *recorded) step(name string) error {
 	return nil
 }
 
-func (c *recorded) Evaluate(context.Context) (Change, error) { return c.change, c.step("evaluate") }
+func (c *recordingCluster) Evaluate(context.Context) (Work, error) { return c.work, c.step("evaluate") }
 
-func (c *recorded) CheckDisruption(_ context.Context, e impact.Effect) error {
+func (c *recordingCluster) CheckDisruption(_ context.Context, e impact.Effect) error {
 	return c.step("check " + string(e))
 }
 
-func (c *recorded) Backup(context.Context) error { return c.step("back up") }
+func (c *recordingCluster) Backup(context.Context) error { return c.step("back up") }
 
-func (c *recorded) Kubernetes(context.Context) (*kubeapi.Client, error) { return c.kube, nil }
+func (c *recordingCluster) Kubernetes(context.Context) (*kubeapi.Client, error) { return c.kube, nil }
 
-func (c *recorded) WaitRejoined(context.Context) error { return c.step("rejoin") }
+func (c *recordingCluster) WaitRejoined(context.Context) error { return c.step("rejoin") }
 
 // TestDisrupt: every step in its order, and none after one that has failed.
 func TestDisrupt(t *testing.T) {
@@ -184,28 +184,28 @@ func TestDisrupt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			var c *recorded
+			var c *recordingCluster
 
-			change := Change{Effect: impact.EffectNone, KeepPods: test.keep, NotJoined: test.joined, Unreachable: test.down}
+			work := Work{Effect: impact.EffectNone, KeepPods: test.keep, NotInCluster: test.joined, Unreachable: test.down}
 
 			for _, e := range test.effects {
-				change.Acts = append(change.Acts, Act{
+				work.DisruptiveSteps = append(work.DisruptiveSteps, DisruptiveStep{
 					Effect: e,
 					Needed: func(context.Context) (bool, error) { return !test.idle, nil },
 					Do:     func(context.Context) error { return c.step("act " + string(e)) },
 				})
-				change.Effect = change.Acts[0].Effect
+				work.Effect = work.DisruptiveSteps[0].Effect
 			}
 
 			if test.forced {
-				change.Drain = func(ctx context.Context, d Drain) error { return d.Cordon(ctx) }
+				work.Drain = func(ctx context.Context, d Drain) error { return d.Cordon(ctx) }
 			}
 
 			if test.online {
-				change.Online = func(context.Context) error { return c.step("online") }
+				work.AfterUncordon = func(context.Context) error { return c.step("online") }
 			}
 
-			c = newRecorded(change, test.fails)
+			c = newRecordingCluster(work, test.fails)
 			p := &plan.Plan{DrainTimeout: time.Minute}
 			l := NewLimiter(1)
 			err := New(p, l, silent).Disrupt(t.Context(), plan.Node{Name: "n", Role: test.role}, c, "n is not changed")
@@ -214,10 +214,10 @@ func TestDisrupt(t *testing.T) {
 
 			if test.err == "" {
 				require.NoError(t, err)
-				require.NoError(t, l.Stopped())
+				require.NoError(t, l.CheckNoneFailed())
 			} else {
 				require.EqualError(t, err, test.err)
-				require.EqualError(t, l.Stopped(), "not begun: n failed")
+				require.EqualError(t, l.CheckNoneFailed(), "not begun: n failed")
 			}
 
 			// Whatever came of it, it is released.
@@ -230,7 +230,7 @@ func TestDisrupt(t *testing.T) {
 func TestPrepare(t *testing.T) {
 	t.Parallel()
 
-	c := newRecorded(Change{Effect: impact.EffectReboot}, "")
+	c := newRecordingCluster(Work{Effect: impact.EffectReboot}, "")
 	l := NewLimiter(1)
 
 	d, err := New(&plan.Plan{DrainTimeout: time.Minute}, l, silent).

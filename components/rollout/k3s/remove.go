@@ -84,7 +84,7 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 			return fmt.Errorf("%s: whether its machine is the one that has joined is not known: %w", l.name, err)
 		case !gone && !slices.Contains(r.Plan.Replace, l.name):
 			if !r.DryRun {
-				r.Limiter.Stop(l.name)
+				r.Limiter.Fail(l.name)
 			}
 
 			return rollout.RefuseRemoval(l.name)
@@ -321,19 +321,19 @@ type nodeRemoval struct {
 }
 
 // Evaluate finds out whether the node may leave, and whether it can.
-func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Change, error) {
+func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Work, error) {
 	kube, err := n.others(ctx, n.leavingNode)
 	if err != nil || kube == nil {
-		return rollout.Change{NotJoined: true}, err
+		return rollout.Work{NotInCluster: true}, err
 	}
 
 	if n.kube, err = kube.WithRetry(n.Plan.SettleTimeout, n.Progress, n.addresses()...); err != nil {
-		return rollout.Change{}, err
+		return rollout.Work{}, err
 	}
 
 	servers, err := n.kube.Servers(ctx)
 	if err != nil {
-		return rollout.Change{}, err
+		return rollout.Work{}, err
 	}
 
 	if server, is := servers[n.name]; is {
@@ -343,15 +343,16 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Change, error) {
 	n.dead = n.dead || slices.Contains(n.Plan.ForceRemove, n.name)
 
 	if err := n.CheckDisruption(ctx, impact.EffectRemove); err != nil {
-		return rollout.Change{}, err
+		return rollout.Work{}, err
 	}
 
 	if exists, err := n.waitReady(ctx); err != nil || !exists {
-		return rollout.Change{NotJoined: true}, err
+		return rollout.Work{NotInCluster: true}, err
 	}
 
-	return rollout.Change{
-		Effect: impact.EffectRemove, Drain: n.drain, Acts: []rollout.Act{{Effect: impact.EffectRemove, Do: n.leave}},
+	return rollout.Work{
+		Effect: impact.EffectRemove, Drain: n.drain,
+		DisruptiveSteps: []rollout.DisruptiveStep{{Effect: impact.EffectRemove, Do: n.leave}},
 	}, nil
 }
 

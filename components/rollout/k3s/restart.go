@@ -32,9 +32,9 @@ func (c *Cluster) Restart(n plan.Node) rollout.Cluster {
 }
 
 // Evaluate finds out how the node is. Without a server that answers, a server may go where no quorum is lost with it.
-func (k *nodeRestart) Evaluate(ctx context.Context) (rollout.Change, error) {
+func (k *nodeRestart) Evaluate(ctx context.Context) (rollout.Work, error) {
 	if err := k.locate(ctx); err != nil {
-		return rollout.Change{}, err
+		return rollout.Work{}, err
 	}
 
 	seen, err := k.waitHealthy(ctx, impact.EffectReboot)
@@ -43,23 +43,23 @@ func (k *nodeRestart) Evaluate(ctx context.Context) (rollout.Change, error) {
 	switch {
 	case unanswered:
 		if err := k.checkNoQuorum(ctx); err != nil {
-			return rollout.Change{}, err
+			return rollout.Work{}, err
 		}
 	case err != nil:
-		return rollout.Change{}, err
+		return rollout.Work{}, err
 	case !seen.there:
-		return rollout.Change{NotJoined: true}, nil
+		return rollout.Work{NotInCluster: true}, nil
 	}
 
 	if unanswered || !seen.Ready {
 		k.Progress(k.node.Name + " is not ready in Kubernetes: its VM is restarted as it is")
 
-		return rollout.Change{Effect: impact.EffectReboot, Unreachable: true}, nil
+		return rollout.Work{Effect: impact.EffectReboot, Unreachable: true}, nil
 	}
 
 	k.before = seen.Boot
 
-	return rollout.Change{Effect: impact.EffectReboot, KeepPods: k.isOnlyNode()}, nil
+	return rollout.Work{Effect: impact.EffectReboot, KeepPods: k.isOnlyNode()}, nil
 }
 
 // checkNoQuorum holds that a server may stop while no server answers: those that may run are no quorum with it, by what

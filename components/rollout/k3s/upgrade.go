@@ -42,7 +42,7 @@ func (u *Upgrades) Upgrade(ctx context.Context, args *pulumi.ResourceHookArgs) e
 		return nil
 	}
 
-	if err := u.Versions.Check(ctx, u.Scope, n, "cluster.versions.k3s", u.Plan.K3s.Version); err != nil {
+	if err := u.Versions.CheckNotNewer(ctx, u.Scope, n, "cluster.versions.k3s", u.Plan.K3s.Version); err != nil {
 		return err
 	}
 
@@ -85,14 +85,14 @@ func (u *Upgrades) preview(n plan.Node, from string) error {
 type nodeUpgrade struct{ clusterNode }
 
 // Evaluate finds out what is left to be done, also by hand.
-func (u *nodeUpgrade) Evaluate(ctx context.Context) (rollout.Change, error) {
+func (u *nodeUpgrade) Evaluate(ctx context.Context) (rollout.Work, error) {
 	now, err := u.running(ctx)
 	if err != nil || now.Kubelet == u.Plan.K3s.Version {
-		return rollout.Change{}, err
+		return rollout.Work{}, err
 	}
 
 	if err := upgradepath.CheckK3s(now.Kubelet, u.Plan.K3s.Version); err != nil {
-		return rollout.Change{}, err
+		return rollout.Work{}, err
 	}
 
 	install := func(ctx context.Context) error {
@@ -101,11 +101,11 @@ func (u *nodeUpgrade) Evaluate(ctx context.Context) (rollout.Change, error) {
 		return u.requestVersion(ctx, *u.Plan.K3s)
 	}
 
-	return rollout.Change{
+	return rollout.Work{
 		Effect: impact.EffectUpgrade,
 		// Pods outlive a restart of K3s, but not every kubelet keeps those of another minor version.
-		KeepPods: !upgradepath.Minor(now.Kubelet, u.Plan.K3s.Version) || u.isOnlyNode(),
-		Acts:     []rollout.Act{{Effect: impact.EffectUpgrade, Do: install}},
+		KeepPods:        !upgradepath.Minor(now.Kubelet, u.Plan.K3s.Version) || u.isOnlyNode(),
+		DisruptiveSteps: []rollout.DisruptiveStep{{Effect: impact.EffectUpgrade, Do: install}},
 	}, nil
 }
 

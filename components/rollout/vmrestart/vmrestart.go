@@ -77,8 +77,8 @@ func New(o Options) *Hooks {
 // unmanaged is a node of a cluster that the program does not manage: nothing is asked of it.
 type unmanaged struct{ rollout.Cluster }
 
-func (unmanaged) Evaluate(context.Context) (rollout.Change, error) {
-	return rollout.Change{NotJoined: true}, nil
+func (unmanaged) Evaluate(context.Context) (rollout.Work, error) {
+	return rollout.Work{NotInCluster: true}, nil
 }
 
 // restart is a VM that is being changed.
@@ -361,7 +361,7 @@ func (r *Hooks) After(ctx context.Context, args *pulumi.ResourceHookArgs) error 
 		if there {
 			u.Release(err)
 		} else {
-			r.Limiter.Stop(n.Name)
+			r.Limiter.Fail(n.Name)
 		}
 
 		return err

@@ -70,12 +70,12 @@ type restartedGuest struct {
 	node plan.Node
 }
 
-func (g *restartedGuest) Evaluate(context.Context) (rollout.Change, error) {
+func (g *restartedGuest) Evaluate(context.Context) (rollout.Work, error) {
 	if g.held == nil {
 		g.done = append(g.done, "evaluate "+g.node.Name)
 	}
 
-	return rollout.Change{Effect: impact.EffectReboot}, g.held
+	return rollout.Work{Effect: impact.EffectReboot}, g.held
 }
 
 func (g *restartedGuest) CheckDisruption(context.Context, impact.Effect) error { return nil }
@@ -284,11 +284,11 @@ func TestRestartIsOwed(t *testing.T) {
 
 				if err := r.Before(t.Context(), c.args); c.want == "" {
 					assert.NoError(t, err)
-					assert.NoError(t, r.Rollout.Limiter.Stopped())
+					assert.NoError(t, r.Rollout.Limiter.CheckNoneFailed())
 					assert.NoError(t, r.After(t.Context(), c.args))
 				} else {
 					assert.EqualError(t, err, c.want)
-					assert.EqualError(t, r.Rollout.Limiter.Stopped(), "not begun: a failed")
+					assert.EqualError(t, r.Rollout.Limiter.CheckNoneFailed(), "not begun: a failed")
 				}
 
 				assert.Equal(t, c.done, g.done)
@@ -382,7 +382,7 @@ func TestRestartOfNothing(t *testing.T) {
 				assert.NoError(t, err)
 				assert.False(t, again)
 				assert.Empty(t, g.done)
-				assert.NoError(t, r.Rollout.Limiter.Stopped())
+				assert.NoError(t, r.Rollout.Limiter.CheckNoneFailed())
 			})
 		})
 	}

@@ -245,23 +245,23 @@ type talosChange struct{ talosNode }
 
 // Evaluate finds out what takes the node down: an upgrade, a reboot into its configuration, or both. Kubernetes goes to
 // another version when the node is up.
-func (t *talosChange) Evaluate(ctx context.Context) (rollout.Change, error) {
+func (t *talosChange) Evaluate(ctx context.Context) (rollout.Work, error) {
 	if _, err := t.waitRunning(ctx, t.nodeChange); err != nil {
-		return rollout.Change{}, err
+		return rollout.Work{}, err
 	}
 
 	v := t.evaluate(ctx, t.nodeChange)
 	if v.blocked != nil {
-		return rollout.Change{}, v.blocked
+		return rollout.Work{}, v.blocked
 	}
 
 	if v.Effect == impact.EffectUnknown {
-		return rollout.Change{}, errors.New(v.Why)
+		return rollout.Work{}, errors.New(v.Why)
 	}
 
-	change := rollout.Change{Effect: v.Effect}
+	change := rollout.Work{Effect: v.Effect}
 	if v.Kubernetes {
-		change.Online = func(ctx context.Context) error { return t.upgradeKubernetes(ctx, t.nodeChange) }
+		change.AfterUncordon = func(ctx context.Context) error { return t.upgradeKubernetes(ctx, t.nodeChange) }
 	}
 
 	if !v.Effect.Down() {
@@ -278,13 +278,14 @@ func (t *talosChange) Evaluate(ctx context.Context) (rollout.Change, error) {
 	}
 
 	if v.Effect == impact.EffectUpgrade {
-		change.Acts = append(change.Acts, rollout.Act{Effect: impact.EffectUpgrade, Do: func(ctx context.Context) error {
-			return t.upgrade(ctx, rebooted, v.now)
-		}})
+		change.DisruptiveSteps = append(change.DisruptiveSteps, rollout.DisruptiveStep{
+			Effect: impact.EffectUpgrade,
+			Do:     func(ctx context.Context) error { return t.upgrade(ctx, rebooted, v.now) },
+		})
 	}
 
 	// After an upgrade, the configuration may need a reboot as well.
-	change.Acts = append(change.Acts, rollout.Act{
+	change.DisruptiveSteps = append(change.DisruptiveSteps, rollout.DisruptiveStep{
 		Effect: impact.EffectReboot,
 		Needed: func(ctx context.Context) (bool, error) { return t.needsRebootNow(ctx, rebooted) },
 		Do:     func(ctx context.Context) error { return t.reboot(ctx, rebooted) },

@@ -37,24 +37,24 @@ func (r *Changes) sendLive(ctx context.Context, c nodeChange) error {
 // waitTurn waits until a node may be changed. Control planes, and the first worker of each pool, are admitted like
 // nodes that are taken down; the other workers follow together.
 func (r *Changes) waitTurn(ctx context.Context, c nodeChange) (release func(error), err error) {
-	done, follows, err := r.canaries.Enter(ctx, c.node, r.rollout.Bound)
+	done, follows, err := r.canaries.WaitTurn(ctx, c.node, r.rollout.TurnTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Name, err)
 	}
 
 	if follows {
-		if err := r.Limiter.Stopped(); err != nil {
+		if err := r.Limiter.CheckNoneFailed(); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
 
 		return func(err error) {
 			if err != nil {
-				r.Limiter.Stop(c.Name)
+				r.Limiter.Fail(c.Name)
 			}
 		}, nil
 	}
 
-	released, err := r.Limiter.Acquire(ctx, c.Name, c.node.Role, r.rollout.Bound, r.Progress)
+	released, err := r.Limiter.Acquire(ctx, c.Name, c.node.Role, r.rollout.TurnTimeout, r.Progress)
 	if err != nil {
 		done()
 
@@ -103,7 +103,7 @@ func (r *Changes) checkServesAsWanted(ctx context.Context, c nodeChange) error {
 	}
 
 	if err := watch.WaitServing(ctx); err != nil {
-		r.Limiter.Stop(c.Name)
+		r.Limiter.Fail(c.Name)
 
 		return fmt.Errorf("%s has its configuration, and does not serve with it: %w; correct what was changed last, and run "+
 			"'pulumi up' again", c.Name, err)

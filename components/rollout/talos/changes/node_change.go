@@ -190,7 +190,7 @@ func (r *Changes) send(ctx context.Context, c nodeChange) error {
 
 // checkVersion refuses a worker that is to run a newer Kubernetes than the control planes.
 func (r *Changes) checkVersion(ctx context.Context, c nodeChange) error {
-	return r.Versions.Check(ctx, r.Scope, c.node, "cluster.versions.kubernetes",
+	return r.Versions.CheckNotNewer(ctx, r.Scope, c.node, "cluster.versions.kubernetes",
 		talosimage.System(c.wanted).Kubernetes)
 }
 

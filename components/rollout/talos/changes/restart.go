@@ -47,28 +47,28 @@ func (t *Restarts) Restart(n plan.Node) rollout.Cluster {
 }
 
 // Evaluate finds out how the node is.
-func (t *talosRestart) Evaluate(ctx context.Context) (_ rollout.Change, err error) {
+func (t *talosRestart) Evaluate(ctx context.Context) (_ rollout.Work, err error) {
 	if t.nodeChange, err = t.restarts.running(ctx, t.node); err != nil {
-		return rollout.Change{}, err
+		return rollout.Work{}, err
 	}
 
 	c := t.nodeChange
 
 	if !t.restarts.joined(ctx, c) {
 		// No cluster notices that it is gone.
-		return rollout.Change{NotJoined: true}, nil
+		return rollout.Work{NotInCluster: true}, nil
 	}
 
 	if err := t.restarts.whyNoAnswer(ctx, c); err != nil {
 		// It cannot be asked to let its pods go.
 		t.Progress(fmt.Sprintf("%s does not answer (%v): its VM is restarted as it is", c.Name, err))
 
-		return rollout.Change{Effect: impact.EffectReboot, Unreachable: true}, t.restarts.checkUnreachable(ctx, c)
+		return rollout.Work{Effect: impact.EffectReboot, Unreachable: true}, t.restarts.checkUnreachable(ctx, c)
 	}
 
 	t.before, err = t.waitRunning(ctx, c)
 
-	return rollout.Change{Effect: impact.EffectReboot}, err
+	return rollout.Work{Effect: impact.EffectReboot}, err
 }
 
 // WaitRejoined waits until the node has booted again and what runs on it is up.

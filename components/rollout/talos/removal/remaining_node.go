@@ -37,8 +37,8 @@ func (r *Removals) refuseReplacement(ctx context.Context, l leavingNode) error {
 			return another
 		case talosapi.Unconfigured(ctx, l.Target):
 			return r.bootstrap.CheckDataKept(ctx, l.Name, l.role, l.credentials)
-		case r.Limiter.Stopped() != nil:
-			return r.Limiter.Stopped()
+		case r.Limiter.CheckNoneFailed() != nil:
+			return r.Limiter.CheckNoneFailed()
 		default:
 			return wait.For("%s to answer at %s (%v)", l.Name, l.Address, err)
 		}
@@ -54,7 +54,7 @@ func (r *Removals) refuseReplacement(ctx context.Context, l leavingNode) error {
 
 	err := wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, check)
 	if err != nil {
-		r.Limiter.Stop(l.Name)
+		r.Limiter.Fail(l.Name)
 	}
 
 	return err

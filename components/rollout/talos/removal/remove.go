@@ -110,29 +110,30 @@ type nodeRemoval struct {
 }
 
 // Evaluate finds out whether the node may leave, and whether it can.
-func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Change, error) {
+func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Work, error) {
 	if err := n.CheckDisruption(ctx, impact.EffectRemove); err != nil {
-		return rollout.Change{}, err
+		return rollout.Work{}, err
 	}
 
 	kube, err := n.Kubernetes(ctx)
 	if err != nil {
-		return rollout.Change{}, err
+		return rollout.Work{}, err
 	}
 
 	n.dead = n.unreachable(ctx)
 	if n.dead == nil || n.forced {
-		return rollout.Change{
-			Effect: impact.EffectRemove, Drain: n.drain, Acts: []rollout.Act{{Effect: impact.EffectRemove, Do: n.leave}},
+		return rollout.Work{
+			Effect: impact.EffectRemove, Drain: n.drain,
+			DisruptiveSteps: []rollout.DisruptiveStep{{Effect: impact.EffectRemove, Do: n.leave}},
 		}, nil
 	}
 
 	if _, there, err := kube.Node(ctx, n.Name); err == nil && !there && n.memberIndex(n.members) < 0 {
 		// It had left when a run was cut off.
-		return rollout.Change{NotJoined: true}, nil
+		return rollout.Work{NotInCluster: true}, nil
 	}
 
-	return rollout.Change{}, spec.Blocked(
+	return rollout.Work{}, spec.Blocked(
 		fmt.Sprintf("it does not answer at %s (%v)", n.Address, n.dead),
 		"bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
 	)
@@ -195,7 +196,7 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 	}
 
 	if n.planned != nil {
-		n.Limiter.Replace(n.Name, n.role, func(ctx context.Context) error { return n.checkRejoined(ctx, n.leavingNode) })
+		n.Limiter.AddReplaced(n.Name, n.role, func(ctx context.Context) error { return n.checkRejoined(ctx, n.leavingNode) })
 	}
 
 	return n.reset(ctx)

@@ -60,7 +60,8 @@ func TestVersionOrder(t *testing.T) {
 				versions[two.Name].Set(c.two)
 			}
 
-			err := versions.Check(t.Context(), Scope{Plan: p, Inventory: c.absent}, c.node, "cluster.versions.kubernetes", wanted)
+			err := versions.CheckNotNewer(
+				t.Context(), Scope{Plan: p, Inventory: c.absent}, c.node, "cluster.versions.kubernetes", wanted)
 			if c.want == "" {
 				require.NoError(t, err)
 			} else {

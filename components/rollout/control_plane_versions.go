@@ -25,40 +25,41 @@ func NewControlPlaneVersions(p *plan.Plan) ControlPlaneVersions {
 	return versions
 }
 
-// Check refuses a worker that would run a newer Kubernetes than a control plane. Resources depend on each other so that
-// control planes come first, and a run with --target or --exclude passes over that. The key is that of the version.
-func (v ControlPlaneVersions) Check(ctx context.Context, s Scope, n plan.Node, key, wanted string) error {
+// CheckNotNewer refuses a worker that would run a newer Kubernetes than a control plane. Resources depend on each other
+// so that control planes come first, and a run with --target or --exclude passes over that. The key is that of the
+// version.
+func (v ControlPlaneVersions) CheckNotNewer(ctx context.Context, s Scope, n plan.Node, key, wanted string) error {
 	if n.Role == spec.RoleControlPlane {
 		return nil
 	}
 
-	bound := s.Plan.NodeTimeout
+	timeout := s.Plan.NodeTimeout
 	if s.DryRun {
-		bound = wait.RequestTimeout
+		timeout = wait.RequestTimeout
 	}
 
 	absent := s.Inventory.AbsentVMIDs()
 
-	for _, c := range s.Plan.ControlPlanes() {
-		if absent[c.VMID] {
+	for _, controlPlane := range s.Plan.ControlPlanes() {
+		if absent[controlPlane.VMID] {
 			continue // it is new: no API server runs there yet
 		}
 
-		has, known := v[c.Name].Get(ctx, bound)
+		version, known := v[controlPlane.Name].Get(ctx, timeout)
 
 		switch {
-		case known && !upgradepath.Older(has, wanted):
+		case known && !upgradepath.Older(version, wanted):
 		case known:
 			return spec.Problem{
 				Path: key,
 				Rule: fmt.Sprintf("%s is not changed: control plane %s stays at %s, and workers never run a newer version",
-					n.Name, c.Name, has),
+					n.Name, controlPlane.Name, version),
 				Value:  wanted,
 				Remedy: "run 'pulumi up' without --target and --exclude, or let the flag include the control planes",
 			}
 		case !s.DryRun:
 			return fmt.Errorf("%s is not changed: which version control plane %s has is not known after %s; "+
-				"run 'pulumi up' without --target and --exclude", n.Name, c.Name, bound)
+				"run 'pulumi up' without --target and --exclude", n.Name, controlPlane.Name, timeout)
 		}
 	}
 

@@ -1,0 +1,42 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/wait"
+)
+
+// WaitKubernetes waits for a control plane that answers.
+func WaitKubernetes(
+	ctx context.Context, p *plan.Plan, progress wait.Reporter, connect func(context.Context) (*kubeapi.Client, error),
+) (kube *kubeapi.Client, err error) {
+	err = wait.Until(ctx, p.ReadyTimeout, progress, func(context.Context) (err error) {
+		if kube, err = connect(ctx); err != nil {
+			return wait.For("%v", err)
+		}
+
+		return nil
+	})
+
+	return kube, err
+}
+
+// Unreachable is a control plane whose Kubernetes API does not answer, and why.
+type Unreachable struct {
+	Name string
+	Why  error
+}
+
+// NoneReachable is the error of asking them all.
+func NoneReachable(unreachable []Unreachable) error {
+	var reasons []string
+	for _, u := range unreachable {
+		reasons = append(reasons, fmt.Sprintf("%s: %v", u.Name, u.Why))
+	}
+
+	return fmt.Errorf("no Kubernetes API answers (%s)", strings.Join(reasons, "; "))
+}

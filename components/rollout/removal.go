@@ -1,0 +1,76 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+
+	"talos-proxmox/components/etcd"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/wait"
+)
+
+// WaitRemovable waits until etcd can do without a member for good. Members on their way into etcd are waited for. Any
+// other reason why it cannot is the error once it has lasted for lifecycle.settleTimeout.
+func WaitRemovable(
+	ctx context.Context,
+	p *plan.Plan,
+	progress wait.Reporter,
+	askEtcd func() (removal etcd.MemberRemoval, joining string, err error),
+) error {
+	grace := wait.GracePeriod{Bound: p.SettleTimeout}
+
+	return wait.Until(ctx, p.ReadyTimeout, progress, func(context.Context) error {
+		// Each member may take its time to answer.
+		removal, joining, err := askEtcd()
+		if err == nil {
+			if joining != "" {
+				grace.Reset()
+
+				return wait.For("%s", joining)
+			}
+
+			if err := removal.CheckQuorum(); err != nil {
+				return err
+			}
+
+			err = removal.Evaluate()
+		}
+
+		if err == nil || grace.Expired() {
+			return err
+		}
+
+		return wait.For("etcd: %v", err)
+	})
+}
+
+// ToDestroy are the two steps that take a whole cluster away.
+const ToDestroy = "to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', " +
+	"then 'pulumi destroy'"
+
+// RefuseRemoval is why the machine of a node that stays is not taken away: the cluster is being destroyed, or something
+// else wants a new VM.
+func RefuseRemoval(name string) error {
+	return fmt.Errorf("%s is in the configuration, and its machine is not taken away; to recreate it, name it in "+
+		"lifecycle.replace; %s", name, ToDestroy)
+}
+
+// SuggestForce adds to why a step of a removal has failed how the node is removed nevertheless.
+func SuggestForce(failed error) error {
+	return fmt.Errorf(
+		"%w; if the node is broken, name it in lifecycle.forceRemove, and it is removed without that", failed)
+}
+
+// PreviewRemoval evaluates a removal by the members of etcd as they are now. Too few members are an error. What is
+// unhealthy now may be healthy when the node is removed, so that is a warning.
+func PreviewRemoval(name string, removal etcd.MemberRemoval, warn func(string)) error {
+	if err := removal.CheckQuorum(); err != nil {
+		return fmt.Errorf("%s is not removed: %w", name, err)
+	}
+
+	if err := removal.Evaluate(); err != nil {
+		warn(fmt.Sprintf("as it is now, %s would not be removed: %v", name, err))
+	}
+
+	return nil
+}

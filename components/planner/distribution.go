@@ -23,11 +23,11 @@ func (r *resolver) checkK3sPool(p *pool) {
 		}
 	}
 
-	check(p.path, p.shape)
+	check(p.path, p.vmDefaults)
 
 	for _, m := range p.members {
-		if m.shaped() {
-			check(m.path, p.shape.With(m.VMSpec))
+		if m.statesVM() {
+			check(m.path, p.vmDefaults.With(m.VMSpec))
 		}
 	}
 }
@@ -49,22 +49,22 @@ func (r *resolver) checkKind(given spec.Spec) bool {
 	return true
 }
 
-func (r *resolver) refuse(kind spec.Distribution, keys []exclusiveKey) {
+func (r *resolver) refuse(kind spec.Distribution, keys []specKey) {
 	other := spec.DistributionTalos
 	if kind == spec.DistributionTalos {
 		other = spec.DistributionK3s
 	}
 
 	for _, k := range keys {
-		if k.given {
+		if k.stated {
 			r.Problems.Add(k.path, `belongs to cluster.kind "`+string(other)+`"`, k.value,
 				`leave it out, or change cluster.kind, which is "`+string(kind)+`"`)
 		}
 	}
 }
 
-func k3sOnly(s spec.Spec) []exclusiveKey {
-	return []exclusiveKey{
+func k3sOnly(s spec.Spec) []specKey {
+	return []specKey{
 		{"k3s", s.K3s != nil, ""},
 		{"cluster.versions.k3s", s.Cluster.Versions.K3s != "", s.Cluster.Versions.K3s},
 		{"image.source", s.Image.Source == spec.SourceCloudImage, string(s.Image.Source)},
@@ -75,9 +75,9 @@ func k3sOnly(s spec.Spec) []exclusiveKey {
 	}
 }
 
-func talosOnly(s spec.Spec) []exclusiveKey {
+func talosOnly(s spec.Spec) []specKey {
 	c, i := s.Cluster, s.Image
-	keys := []exclusiveKey{
+	keys := []specKey{
 		{"cluster.bootstrap", c.Bootstrap != "" && c.Bootstrap != spec.BootstrapPulumi, string(c.Bootstrap)},
 		{"cluster.versions.talos", c.Versions.Talos != "", c.Versions.Talos},
 		{"cluster.versions.contract", c.Versions.Contract != "", c.Versions.Contract},
@@ -108,13 +108,13 @@ func talosOnly(s spec.Spec) []exclusiveKey {
 		{"lifecycle.bootstrapWaitsForWorkers", s.Lifecycle.BootstrapWaitsForWorkers, "true"},
 	}
 
-	keys = append(keys, exclusiveKey{
+	keys = append(keys, specKey{
 		"outputs.workerConfiguration", s.Outputs.WorkerConfiguration != "", s.Outputs.WorkerConfiguration,
 	})
 
 	if s.Outputs.Files != nil {
 		for n, name := range s.Outputs.Files.Write {
-			keys = append(keys, exclusiveKey{checks.At("outputs.files.write", n), name != "kubeconfig", string(name)})
+			keys = append(keys, specKey{checks.At("outputs.files.write", n), name != "kubeconfig", string(name)})
 		}
 	}
 
@@ -123,21 +123,21 @@ func talosOnly(s spec.Spec) []exclusiveKey {
 
 // checkK3sModes refuses what of the pools belongs to Talos, and holds the cloud image.
 func (r *resolver) checkK3sModes() {
-	var keys []exclusiveKey
+	var keys []specKey
 
 	for _, p := range r.pools {
 		keys = append(keys,
-			exclusiveKey{p.path + ".patches", len(p.Patches) > 0, ""},
-			exclusiveKey{p.path + ".addressing", p.Addressing != "", string(p.Addressing)},
-			exclusiveKey{p.path + ".image.schematic", p.Image.Schematic != nil, ""},
-			exclusiveKey{p.path + ".image.secureBoot", p.Image.SecureBoot != nil, ""},
+			specKey{p.path + ".patches", len(p.Patches) > 0, ""},
+			specKey{p.path + ".addressing", p.Addressing != "", string(p.Addressing)},
+			specKey{p.path + ".image.schematic", p.Image.Schematic != nil, ""},
+			specKey{p.path + ".image.secureBoot", p.Image.SecureBoot != nil, ""},
 		)
 
 		for _, m := range p.members {
 			if m.path != p.path {
 				keys = append(keys,
-					exclusiveKey{m.path + ".patches", len(m.Patches) > 0, ""},
-					exclusiveKey{m.path + ".addressing", m.Addressing != "", string(m.Addressing)})
+					specKey{m.path + ".patches", len(m.Patches) > 0, ""},
+					specKey{m.path + ".addressing", m.Addressing != "", string(m.Addressing)})
 			}
 		}
 	}

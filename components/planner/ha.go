@@ -53,7 +53,7 @@ func (r *resolver) checkHA(path string, p *pool, s spec.VMSpec) {
 
 // checkHARules holds that the nodes of a pool want the same of high availability: the pool has one rule for each.
 func (r *resolver) checkHARules(p *pool) {
-	of := func(m poolNode) *spec.HA { return p.shape.With(m.VMSpec).HA }
+	of := func(m poolNode) *spec.HA { return p.vmDefaults.With(m.VMSpec).HA }
 
 	var placed []poolNode
 

@@ -92,7 +92,7 @@ func (r *resolver) place() []plan.HostAllocation {
 	for _, p := range r.pools {
 		placed := &placement.Pool{
 			Path: p.path, Role: p.Role, Host: p.Host, Planned: p.planned.Nodes,
-			Profile: spec.Resources{VCPU: *p.shape.Cores, MemoryMiB: *p.shape.MemoryMiB},
+			Profile: spec.Resources{VCPU: *p.vmDefaults.Cores, MemoryMiB: *p.vmDefaults.MemoryMiB},
 			Stated:  make([]placement.Node, 0, len(p.members)),
 		}
 

@@ -116,13 +116,13 @@ func (r *resolver) checkOwnAddress(p *pool, m poolNode, a netip.Addr) {
 // suggest names the next free address, without taking it.
 func (r *resolver) suggest(after netip.Addr) string {
 	if r.network.Contains(after) {
-		if a, ok := r.free(after); ok {
+		if a, ok := r.freeAddressAfter(after); ok {
 			return "the next free address is " + a.String()
 		}
 	}
 
 	if r.network.IsValid() {
-		if a, ok := r.free(r.network.Addr()); ok {
+		if a, ok := r.freeAddressAfter(r.network.Addr()); ok {
 			return "a free address is " + a.String()
 		}
 	}
@@ -132,15 +132,15 @@ func (r *resolver) suggest(after netip.Addr) string {
 
 const nothingFree = "choose another address"
 
-// free is the first address after another that is not taken.
-func (r *resolver) free(after netip.Addr) (netip.Addr, bool) {
-	if r.taken == nil {
-		r.taken = map[netip.Addr]bool{r.vip: true}
+// freeAddressAfter is the first address after another that is not taken.
+func (r *resolver) freeAddressAfter(after netip.Addr) (netip.Addr, bool) {
+	if r.statedAddresses == nil {
+		r.statedAddresses = map[netip.Addr]bool{r.vip: true}
 
 		for _, p := range r.pools {
 			for _, m := range p.members {
 				if a, err := netip.ParseAddr(m.Address); err == nil {
-					r.taken[a] = true
+					r.statedAddresses[a] = true
 				}
 			}
 		}
@@ -157,7 +157,7 @@ func (r *resolver) free(after netip.Addr) (netip.Addr, bool) {
 			}
 		}
 
-		if !held && !r.taken[a] && r.unusable(a) == "" {
+		if !held && !r.statedAddresses[a] && r.unusable(a) == "" {
 			return a, true
 		}
 	}

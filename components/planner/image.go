@@ -286,7 +286,8 @@ func (r *resolver) template(p *pool) (path, name string) {
 			example = "ubuntu-24.04"
 		}
 
-		r.once(path, "is required: there are "+group+" nodes", "", "name the template or give its VMID, for example "+example)
+		r.addProblemOnce(path, "is required: there are "+group+" nodes", "",
+			"name the template or give its VMID, for example "+example)
 	case ref != "" && !r.IsK3s():
 		r.checkTemplate(path, string(ref))
 	}
@@ -302,7 +303,7 @@ func (r *resolver) checkTemplate(path, ref string) {
 
 	m := canonical.FindStringSubmatch(ref)
 	if m == nil {
-		r.once(path, "must be called talos-v<major>.<minor>.<patch>-base", ref,
+		r.addProblemOnce(path, "must be called talos-v<major>.<minor>.<patch>-base", ref,
 			"rename the template, give its VMID, or set image.template.allowNonCanonicalName")
 
 		return
@@ -327,27 +328,28 @@ func (r *resolver) checkNamed(path, ref, named, fallback string) {
 		return
 	}
 
-	r.once(path, rule, ref, "change one of the two"+fallback)
+	r.addProblemOnce(path, rule, ref, "change one of the two"+fallback)
 }
 
 func (r *resolver) checkISO(path string, iso spec.ISOImage) {
 	switch {
 	case iso.Volume == "" && iso.URL == "":
-		r.once(path, "needs a volume or a url", "", "write it like volume: local:iso/talos-1.12.4.iso")
+		r.addProblemOnce(path, "needs a volume or a url", "", "write it like volume: local:iso/talos-1.12.4.iso")
 	case iso.Volume != "" && iso.URL != "":
-		r.once(path, "takes either a volume or a url", iso.URL, "leave one out")
+		r.addProblemOnce(path, "takes either a volume or a url", iso.URL, "leave one out")
 	case iso.Volume != "":
 		if !volume.MatchString(iso.Volume) {
-			r.once(path+".volume", "must name an ISO file on a datastore", iso.Volume,
+			r.addProblemOnce(path+".volume", "must name an ISO file on a datastore", iso.Volume,
 				"write it like local:iso/talos-1.12.4.iso")
 		}
 
 		if iso.Overwrite {
-			r.once(path+".overwrite", "has no meaning with a volume, which is not downloaded", "true", "leave it out")
+			r.addProblemOnce(path+".overwrite", "has no meaning with a volume, which is not downloaded", "true", "leave it out")
 		}
 
 		if iso.Checksum != "" {
-			r.once(path+".checksum", "has no meaning with a volume, which is not downloaded", iso.Checksum, "leave it out")
+			r.addProblemOnce(path+".checksum", "has no meaning with a volume, which is not downloaded", iso.Checksum,
+				"leave it out")
 		}
 
 		if m := named.FindStringSubmatch(iso.Volume); m != nil {
@@ -356,9 +358,9 @@ func (r *resolver) checkISO(path string, iso spec.ISOImage) {
 	default:
 		u, err := url.Parse(iso.URL)
 		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-			r.once(path+".url", "must be a URL", iso.URL, "write it like https://example.com/talos-1.12.4.iso")
+			r.addProblemOnce(path+".url", "must be a URL", iso.URL, "write it like https://example.com/talos-1.12.4.iso")
 		} else if u.User != nil {
-			r.once(path+".url", noCredentials, u.Redacted(),
+			r.addProblemOnce(path+".url", noCredentials, u.Redacted(),
 				"serve the file to the hosts without a login, or upload it and name its volume")
 		} else if m := named.FindStringSubmatch(u.Path); m != nil {
 			// An address of the server is no version.
@@ -366,14 +368,14 @@ func (r *resolver) checkISO(path string, iso spec.ISOImage) {
 		}
 
 		if iso.Checksum != "" && !checks.Checksum.MatchString(iso.Checksum) {
-			r.once(path+".checksum", "must be a SHA-256 checksum", iso.Checksum,
+			r.addProblemOnce(path+".checksum", "must be a SHA-256 checksum", iso.Checksum,
 				"write it like sha256: and 64 hexadecimal digits, as sha256sum prints them")
 		}
 	}
 }
 
-// once notes a problem that several pools may share.
-func (r *resolver) once(path, rule, value, remedy string) {
+// addProblemOnce adds a problem that several pools may share.
+func (r *resolver) addProblemOnce(path, rule, value, remedy string) {
 	if p := (spec.Problem{Path: path, Rule: rule, Value: value, Remedy: remedy}); !slices.Contains(r.Problems, p) {
 		r.Problems = append(r.Problems, p)
 	}

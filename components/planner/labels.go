@@ -61,7 +61,7 @@ func (r *resolver) checkRegion(p *plan.Plan) {
 		check(pool.path, pool.VMSpec)
 
 		for _, m := range pool.members {
-			if m.shaped() {
+			if m.statesVM() {
 				check(m.path, m.VMSpec)
 			}
 		}

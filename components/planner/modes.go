@@ -99,7 +99,7 @@ func (r *resolver) checkStaticNodes() {
 			r.Problems.Add(path, `is excluded by cluster.bootstrap "external": no node is configured`, string(a),
 				"leave it out, or set cluster.bootstrap to pulumi")
 		default:
-			r.static = true
+			r.writesAddresses = true
 		}
 	}
 
@@ -139,7 +139,7 @@ func (r *resolver) checkExternal() {
 	exclude("cluster.endpoint.names", len(s.Cluster.Endpoint.Names) > 0, "")
 
 	for _, key := range platformKeys(s) {
-		exclude(key.path, key.given, key.value)
+		exclude(key.path, key.stated, key.value)
 	}
 
 	exclude("network.timeServers", len(s.Network.TimeServers) > 0, "")
@@ -210,10 +210,10 @@ func (r *resolver) checkAgent(p *pool, image plan.BootImage) {
 }
 
 // platformKeys are the keys of what a cluster brings to its users, which a cluster that others bootstrap does not have.
-func platformKeys(s spec.Spec) []exclusiveKey {
+func platformKeys(s spec.Spec) []specKey {
 	c := s.Cluster
 
-	return []exclusiveKey{
+	return []specKey{
 		{"secretManifests", s.Provided.SecretManifests, ""},
 		{"registryLogins", s.Provided.RegistryLogins, ""},
 		{"backupPassphrase", s.Provided.BackupPassphrase, ""},

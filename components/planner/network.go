@@ -24,13 +24,13 @@ func (r *resolver) checkNetwork(p *plan.Plan) {
 
 	if n.Gateway != "" {
 		r.checkGateway()
-	} else if n.Addressing == spec.AddressingStatic || r.static {
+	} else if n.Addressing == spec.AddressingStatic || r.writesAddresses {
 		r.Problems.Add("network.gateway", `is required with addressing "static"`, "", "state the router's address")
 	}
 
 	p.Gateway = r.gateway
 
-	static := n.Addressing == spec.AddressingStatic || r.static
+	static := n.Addressing == spec.AddressingStatic || r.writesAddresses
 
 	if static && n.Nameservers == nil {
 		n.Nameservers = []string{"1.1.1.1", "8.8.8.8"}

@@ -24,8 +24,8 @@ func (r *resolver) makeNodes(p *pool) {
 	}
 
 	names := newNamer(p.Names, r.Spec.Cluster.Name, p.name)
-	like := r.node(p, p.shape)
-	nics := r.nics(p.shape)
+	like := r.node(p, p.vmDefaults)
+	nics := r.nics(p.vmDefaults)
 
 	p.planned.Nodes = make([]plan.Node, 0, len(p.members))
 	// One allocation for all that have as many as the pool says.
@@ -34,8 +34,8 @@ func (r *resolver) makeNodes(p *pool) {
 	for i, m := range p.members {
 		n, own := like, nics
 
-		if m.shaped() {
-			shape := p.shape.With(m.VMSpec)
+		if m.statesVM() {
+			shape := p.vmDefaults.With(m.VMSpec)
 			n, own = r.node(p, shape), r.nics(shape)
 		}
 

@@ -72,7 +72,7 @@ func (r *resolver) vmidsOf(p *pool) {
 		for _, other := range r.pools {
 			if other != p && other.VMIDs == "" && other.planned.Group() == group {
 				r.Problems.Add(path, "is required: only one pool of each kind may leave it out, and "+other.name+" does too", "",
-					"state a range, for example "+r.offerVMIDs(first+300).String())
+					"state a range, for example "+r.suggestVMIDs(first+300).String())
 
 				return
 			}
@@ -104,10 +104,10 @@ func (r *resolver) vmidsOf(p *pool) {
 	r.checkRoom(path, "VMID", p, p.vmids.Room(ranges.VMIDCount), given, nil)
 }
 
-// offerVMIDs is a range, from the given VMID on, that no pool has. Each is offered once.
-func (r *resolver) offerVMIDs(first int) ranges.Interval[int] {
-	offer := ranges.Interval[int]{First: first, Last: first + defaultVMIDs - 1}
-	taken := slices.Clone(r.offered)
+// suggestVMIDs is a range, from the given VMID on, that no pool has. Each is suggested once.
+func (r *resolver) suggestVMIDs(first int) ranges.Interval[int] {
+	suggested := ranges.Interval[int]{First: first, Last: first + defaultVMIDs - 1}
+	taken := slices.Clone(r.suggestedVMIDs)
 
 	for _, p := range r.pools {
 		found, _ := ranges.ParseNumbers(p.VMIDs)
@@ -115,14 +115,14 @@ func (r *resolver) offerVMIDs(first int) ranges.Interval[int] {
 	}
 
 	for slices.ContainsFunc(taken, func(s ranges.Interval[int]) bool {
-		return s.First <= offer.Last && offer.First <= s.Last
+		return s.First <= suggested.Last && suggested.First <= s.Last
 	}) {
-		offer = ranges.Interval[int]{First: offer.First + 100, Last: offer.Last + 100}
+		suggested = ranges.Interval[int]{First: suggested.First + 100, Last: suggested.Last + 100}
 	}
 
-	r.offered = append(r.offered, offer)
+	r.suggestedVMIDs = append(r.suggestedVMIDs, suggested)
 
-	return offer
+	return suggested
 }
 
 // addressesOf reads the addresses that belong to a pool.
@@ -237,8 +237,8 @@ func (r *resolver) checkTemplateVMID(p *pool, vmids []ownedRange[int]) {
 
 	for _, h := range vmids {
 		if h.First <= id && id <= h.Last {
-			r.once(p.planned.Image.Path, "is a VMID of "+h.path+" "+h.String()+", which are for nodes", strconv.Itoa(id),
-				"choose a range without it, or give the template another VMID")
+			r.addProblemOnce(p.planned.Image.Path, "is a VMID of "+h.path+" "+h.String()+", which are for nodes",
+				strconv.Itoa(id), "choose a range without it, or give the template another VMID")
 		}
 	}
 }

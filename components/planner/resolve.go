@@ -98,8 +98,8 @@ func (r *resolver) expandPools() {
 
 	for _, name := range names {
 		p := &pool{name: name, path: "pools." + name, Pool: r.Spec.Pools[name]}
-		p.shape = spec.DefaultVM(r.Spec.Cluster.Distribution).With(r.Spec.Defaults).With(p.VMSpec)
-		p.shape.Protection = cmp.Or(p.shape.Protection, new(protected(r.Spec.Environment, p.Role)))
+		p.vmDefaults = spec.DefaultVM(r.Spec.Cluster.Distribution).With(r.Spec.Defaults).With(p.VMSpec)
+		p.vmDefaults.Protection = cmp.Or(p.vmDefaults.Protection, new(protected(r.Spec.Environment, p.Role)))
 		p.members = r.members(p)
 		p.planned = plan.PlannedPool{
 			Name: name, Role: p.Role, GPU: p.GPUs != nil, Tailnet: r.JoinsTailnet(name), Patches: p.Patches,

@@ -14,27 +14,27 @@ import (
 type resolver struct {
 	cluster.Resolver
 
-	network      netip.Prefix
-	gateway      netip.Addr
-	vip          netip.Addr
-	apiFrom      []netip.Prefix
-	ingressRules []ingressRule
-	pools        []*pool
-	static       bool                   // some addresses are written into machine configuration
-	taken        map[netip.Addr]bool    // stated by nodes, for suggestions; nil until one is made
-	offered      []ranges.Interval[int] // ranges of VMIDs that a problem has named
+	network         netip.Prefix
+	gateway         netip.Addr
+	vip             netip.Addr
+	apiFrom         []netip.Prefix
+	ingressRules    []ingressRule
+	pools           []*pool
+	writesAddresses bool                   // into machine configuration, at least some
+	statedAddresses map[netip.Addr]bool    // by nodes, for suggestions; nil until one is made
+	suggestedVMIDs  []ranges.Interval[int] // by problems that have been found
 }
 
 // pool is a pool while it is resolved.
 type pool struct {
 	name, path string
 	spec.Pool
-	// shape is what a node of the pool is that says nothing of its own.
-	shape     spec.VMSpec
-	members   []poolNode
-	vmids     ranges.Intervals[int]
-	addresses ranges.Intervals[netip.Addr]
-	planned   plan.PlannedPool
+	// vmDefaults is the VM of a node of the pool that states nothing of its own.
+	vmDefaults spec.VMSpec
+	members    []poolNode
+	vmids      ranges.Intervals[int]
+	addresses  ranges.Intervals[netip.Addr]
+	planned    plan.PlannedPool
 }
 
 // poolNode is one node as the operator wrote it.
@@ -45,11 +45,11 @@ type poolNode struct {
 	gpu *spec.GPUSpec
 }
 
-// emptyNode is what a node states that is only counted.
-var emptyNode = &spec.NodeSpec{}
+// nothingStated is the spec of a node that is only counted.
+var nothingStated = &spec.NodeSpec{}
 
-// shaped says whether the node states something of its shape.
-func (m poolNode) shaped() bool { return m.NodeSpec != emptyNode && !m.VMSpec.IsZero() }
+// statesVM says whether the node states something of its own VM.
+func (m poolNode) statesVM() bool { return m.NodeSpec != nothingStated && !m.VMSpec.IsZero() }
 
 // ingressRule is what the operator opens in addition.
 type ingressRule struct {
@@ -57,11 +57,11 @@ type ingressRule struct {
 	pools []string // nil: all
 }
 
-// exclusiveKey is a key that only one kind has.
-type exclusiveKey struct {
-	path  string
-	given bool
-	value string
+// specKey is a key of the spec: whether the operator states it, and with what value.
+type specKey struct {
+	path   string
+	stated bool
+	value  string
 }
 
 func valueOr[T any](v *T, fallback T) T {

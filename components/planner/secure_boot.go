@@ -31,8 +31,9 @@ func (r *resolver) checkSecureBoot(p *plan.Plan) {
 		}
 
 		if image.FactoryURL != "" && image.Format == spec.FormatDisk && plan.Minor(p.Talos) < enrollingDisks {
-			r.once("image.factory.format", "cannot be disk with "+secureBootKey(pool)+" before Talos 1.14: the disk images "+
-				"of Talos "+strings.TrimPrefix(p.Talos, "v")+" do not enroll the keys of SecureBoot", string(image.Format),
+			r.addProblemOnce("image.factory.format",
+				"cannot be disk with "+secureBootKey(pool)+" before Talos 1.14: the disk images "+
+					"of Talos "+strings.TrimPrefix(p.Talos, "v")+" do not enroll the keys of SecureBoot", string(image.Format),
 				"use iso")
 		}
 	}
@@ -59,8 +60,9 @@ func (r *resolver) checkEncryption(p *plan.Plan) {
 
 	for _, pool := range r.pools {
 		if !pool.planned.Image.SecureBoot {
-			r.once(secureBootKey(pool), `is required with cluster.encryption "tpm": Talos seals keys only when it was booted `+
-				"with SecureBoot", "false", "set it to true, with images for SecureBoot, or use nodeID")
+			r.addProblemOnce(secureBootKey(pool),
+				`is required with cluster.encryption "tpm": Talos seals keys only when it was booted `+
+					"with SecureBoot", "false", "set it to true, with images for SecureBoot, or use nodeID")
 		}
 
 		if slices.ContainsFunc(pool.planned.Nodes, func(n plan.Node) bool { return !n.TPM }) {

@@ -31,15 +31,15 @@ func (r *resolver) checkShapes() {
 
 	for _, p := range r.pools {
 		r.checkShape(p.path, p.VMSpec)
-		r.checkWhole(p.path, p, p.VMSpec, p.shape)
+		r.checkWhole(p.path, p, p.VMSpec, p.vmDefaults)
 
 		for _, m := range p.members {
-			if !m.shaped() {
+			if !m.statesVM() {
 				continue
 			}
 
 			r.checkShape(m.path, m.VMSpec)
-			r.checkWhole(m.path, p, m.VMSpec, p.shape.With(m.VMSpec))
+			r.checkWhole(m.path, p, m.VMSpec, p.vmDefaults.With(m.VMSpec))
 		}
 
 		r.checkHARules(p)
@@ -285,7 +285,7 @@ func (r *resolver) checkDefaultMinimum() {
 	}
 
 	if !slices.ContainsFunc(r.pools, func(p *pool) bool {
-		return *p.shape.Ballooning || slices.ContainsFunc(p.members, func(m poolNode) bool {
+		return *p.vmDefaults.Ballooning || slices.ContainsFunc(p.members, func(m poolNode) bool {
 			return valueOr(m.Ballooning, false)
 		})
 	}) {

@@ -77,7 +77,7 @@ func NewNode(a NodeArgs) (plan.Node, error) {
 
 	r.Spec.SetDefaults()
 	p.name = cmp.Or(a.Pool, string(p.Role))
-	p.shape = spec.DefaultVM(spec.DistributionTalos).With(spec.VMSpec{Protection: new(false)}).With(a.VM)
+	p.vmDefaults = spec.DefaultVM(spec.DistributionTalos).With(spec.VMSpec{Protection: new(false)}).With(a.VM)
 	p.planned = plan.PlannedPool{Name: p.name, Role: p.Role, GPU: a.GPU != nil, Image: image}
 	p.members, p.vmids = []poolNode{node}, ranges.Intervals[int]{{First: a.VMID, Last: a.VMID}}
 	r.pools = []*pool{p}

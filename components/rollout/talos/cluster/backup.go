@@ -1,0 +1,46 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"talos-proxmox/components/etcdbackup"
+	"talos-proxmox/components/talosapi"
+)
+
+// BackupEtcd keeps etcd as the first of the control planes has it that answers, before something is done that may harm
+// it.
+func (c *Cluster) BackupEtcd(
+	ctx context.Context, controlPlanes []talosapi.Target, credentials talosapi.Credentials,
+) error {
+	if c.Snapshots == nil {
+		return nil
+	}
+
+	recipients, err := etcdbackup.Recipients(c.Plan.Backup.Recipients, c.BackupPassphrase)
+	if err != nil {
+		return fmt.Errorf("lifecycle.backup.recipients: %w", err)
+	}
+
+	store := *c.Snapshots
+	store.Recipients = recipients
+
+	s, err := store.Take(time.Now(), func(w io.Writer) error {
+		return talosapi.EtcdSnapshot(ctx, controlPlanes, credentials, c.Plan.TransferTimeout, w)
+	})
+	if err != nil {
+		return fmt.Errorf("no snapshot of etcd could be kept in %s: %w; mend that, or set lifecycle.backup.enabled to false",
+			c.Snapshots.Dir, err)
+	}
+
+	note := ""
+	if recipients == nil {
+		note = "; it is not encrypted: state lifecycle.backup.recipients"
+	}
+
+	c.Progress(fmt.Sprintf("etcd is kept in %s, up to revision %d", s.Path, s.Revision) + note)
+
+	return nil
+}

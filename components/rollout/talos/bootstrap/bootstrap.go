@@ -27,21 +27,22 @@ import (
 type Bootstrap struct {
 	*cluster.Cluster
 
-	// joins says that a control plane has got its first configuration in this run, and is not known to be up yet.
-	joins atomic.Bool
-	// accepted says that the operator has accepted an empty cluster in this run.
-	accepted atomic.Bool
+	// membersExpected says that a control plane has got its first configuration in this run, and is not known to be up
+	// yet.
+	membersExpected atomic.Bool
+	// acceptedEmpty says that the operator has accepted an empty cluster in this run.
+	acceptedEmpty atomic.Bool
 }
 
 // New returns the Bootstrap of a cluster.
 func New(c *cluster.Cluster) *Bootstrap { return &Bootstrap{Cluster: c} }
 
 // ExpectMember notes that a control plane gets its first configuration in this run: it is to join etcd.
-func (b *Bootstrap) ExpectMember() { b.joins.Store(true) }
+func (b *Bootstrap) ExpectMember() { b.membersExpected.Store(true) }
 
 // Begin runs before the kubeconfig is fetched, and starts the cluster.
 func (b *Bootstrap) Begin(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	from, err := b.recovery()
+	from, err := b.readSnapshot()
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func (b *Bootstrap) Begin(ctx context.Context, args *pulumi.ResourceHookArgs) er
 
 // WaitReady runs after Begin: what reads the kubeconfig finds a cluster that answers.
 func (b *Bootstrap) WaitReady(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	return b.ready(ctx, cluster.CredentialsOf(args.NewInputs))
+	return b.waitControlPlanes(ctx, cluster.CredentialsOf(args.NewInputs))
 }
 
 // BeginEmpty runs before it is recorded that an empty cluster was accepted, and starts one.
@@ -61,7 +62,7 @@ func (b *Bootstrap) BeginEmpty(ctx context.Context, _ *pulumi.ResourceHookArgs) 
 		return err
 	}
 
-	b.accepted.Store(true)
+	b.acceptedEmpty.Store(true)
 
 	return b.begin(ctx, c, nil)
 }
@@ -71,13 +72,13 @@ func (b *Bootstrap) begin(ctx context.Context, c talosapi.Credentials, from *tal
 	return talosapi.Bootstrap(ctx, b.ControlPlanes(), c, from, b.Plan.NodeTimeout, b.Progress)
 }
 
-// ready waits until the control plane is up.
-func (b *Bootstrap) ready(ctx context.Context, c talosapi.Credentials) error {
+// waitControlPlanes waits until the control plane is up.
+func (b *Bootstrap) waitControlPlanes(ctx context.Context, c talosapi.Credentials) error {
 	if err := talosapi.WaitReady(ctx, b.ControlPlanes(), c, b.Plan.ReadyTimeout, b.Progress); err != nil {
 		return err
 	}
 
-	b.joins.Store(false)
+	b.membersExpected.Store(false)
 
 	// The first control plane's own address has just been found to be up.
 	if b.Plan.EndpointMode == spec.EndpointFirstControlPlane {
@@ -87,8 +88,8 @@ func (b *Bootstrap) ready(ctx context.Context, c talosapi.Credentials) error {
 	return talosapi.WaitEndpoint(ctx, b.Plan.Endpoint, b.Plan.ReadyTimeout, b.Progress)
 }
 
-// lostEtcd refuses to begin an empty etcd where there has been one.
-func (b *Bootstrap) lostEtcd() error {
+// etcdLostError refuses to begin an empty etcd where there has been one.
+func (b *Bootstrap) etcdLostError() error {
 	kept := "no snapshot of it is known"
 
 	if b.Snapshots != nil {
@@ -126,7 +127,7 @@ func (b *Bootstrap) CheckEstablished(ctx context.Context) error {
 	}
 
 	targets := b.ControlPlanes()
-	joins, lost := b.joins.Load(), false
+	joins, lost := b.membersExpected.Load(), false
 
 	err = wait.Until(ctx, b.Plan.ReadyTimeout, b.Progress, func(ctx context.Context) error {
 		report := talosapi.AskEtcd(ctx, targets, c)
@@ -149,12 +150,12 @@ func (b *Bootstrap) CheckEstablished(ctx context.Context) error {
 			"up' again", err)
 	}
 
-	if lost && !b.accepted.Load() {
+	if lost && !b.acceptedEmpty.Load() {
 		if b.Plan.RecoverFrom == "" {
-			return b.lostEtcd()
+			return b.etcdLostError()
 		}
 
-		from, err := b.recovery()
+		from, err := b.readSnapshot()
 		if err != nil {
 			return err
 		}
@@ -165,7 +166,7 @@ func (b *Bootstrap) CheckEstablished(ctx context.Context) error {
 	}
 
 	if lost || joins {
-		if err := b.ready(ctx, c); err != nil {
+		if err := b.waitControlPlanes(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -236,11 +237,11 @@ func (b *Bootstrap) CheckDataKept(ctx context.Context, name string, role spec.Ro
 		return nil
 	}
 
-	return b.lostEtcd()
+	return b.etcdLostError()
 }
 
-// recovery is what a new etcd begins with; nil: it begins empty.
-func (b *Bootstrap) recovery() (*talosapi.Recovery, error) {
+// readSnapshot is what a new etcd begins with; nil: it begins empty.
+func (b *Bootstrap) readSnapshot() (*talosapi.Recovery, error) {
 	if b.Plan.RecoverFrom == "" {
 		return nil, nil
 	}

@@ -2,12 +2,28 @@ package removal
 
 import (
 	"context"
+	"slices"
 
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
+
+// removePlanned decides on a node that the plan still has. It is done where the node is not to be taken out of the
+// cluster: its configuration goes alone, or, with an error, stays.
+func (r *Removals) removePlanned(ctx context.Context, l leavingNode) (done bool, err error) {
+	switch {
+	case r.Inventory.AbsentVMIDs()[l.planned.VMID]:
+		return true, r.bootstrap.CheckDataKept(ctx, l.Name, l.role, l.credentials)
+	case r.readdressed(ctx, l):
+		return true, nil
+	case !slices.Contains(r.Plan.Replace, l.planned.Name):
+		return true, r.refuseReplacement(ctx, l)
+	default:
+		return false, nil
+	}
+}
 
 // readdressed says that a node whose VM stays has another address now: only what was applied at the old one goes. Of a
 // VM that is about to be made again, this run does not know yet what will become of it.
@@ -27,14 +43,14 @@ func (r *Removals) readdressed(ctx context.Context, l leavingNode) bool {
 func (r *Removals) refuseReplacement(ctx context.Context, l leavingNode) error {
 	blocked := rollout.RefuseRemoval(l.Name)
 
-	another := r.whyNotOurVM(l)
+	otherVM := r.whyNotOurVM(l)
 
 	check := func(ctx context.Context) error {
 		switch err := talosapi.Answers(ctx, l.Target, l.credentials); {
 		case err == nil:
 			return blocked
-		case another != nil:
-			return another
+		case otherVM != nil:
+			return otherVM
 		case talosapi.Unconfigured(ctx, l.Target):
 			return r.bootstrap.CheckDataKept(ctx, l.Name, l.role, l.credentials)
 		case r.Limiter.CheckNoneFailed() != nil:

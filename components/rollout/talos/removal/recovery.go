@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/plan"
@@ -30,7 +31,7 @@ func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
 	// An election is no loss.
 	var unknown error
 
-	asked := func(ctx context.Context) error {
+	askOnce := func(ctx context.Context) error {
 		q := r.AskQuorum(ctx, l.credentials, address)
 		if etcd.Led(q.Members) {
 			return blocked
@@ -42,7 +43,7 @@ func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
 	}
 
 	if r.DryRun {
-		if err := asked(ctx); !wait.NotYet(err) {
+		if err := askOnce(ctx); !wait.NotYet(err) {
 			return err
 		}
 
@@ -54,7 +55,7 @@ func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
 	}
 
 	// One that is not reached may take as long as a question may.
-	err := wait.Until(ctx, r.Plan.SettleTimeout, r.Progress, func(context.Context) error { return asked(ctx) })
+	err := wait.Until(ctx, r.Plan.SettleTimeout, r.Progress, func(context.Context) error { return askOnce(ctx) })
 
 	switch {
 	case errors.Is(err, blocked), ctx.Err() != nil:
@@ -67,4 +68,13 @@ func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
 	r.Progress(l.Name + " goes: etcd has lost its quorum")
 
 	return nil
+}
+
+// recoversFromSnapshot says whether the node goes because etcd is lost: there is a snapshot to begin with, and the
+// operator has named all control planes that have a machine.
+func (r *Removals) recoversFromSnapshot(l leavingNode) bool {
+	return r.Plan.RecoverFrom != "" && l.planned != nil && l.role == spec.RoleControlPlane &&
+		!slices.ContainsFunc(r.Plan.ControlPlanes(), func(n plan.Node) bool {
+			return !r.Inventory.AbsentVMIDs()[n.VMID] && !slices.Contains(r.Plan.Replace, n.Name)
+		})
 }

@@ -1,0 +1,203 @@
+package removal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"talos-proxmox/components/etcd"
+	"talos-proxmox/components/impact"
+	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
+	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/rollout/talos/cluster"
+	"talos-proxmox/components/spec"
+	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/wait"
+)
+
+// nodeRemoval takes a node out of the cluster: its pods, its vote, its Node, its identity.
+type nodeRemoval struct {
+	*Removals
+	leavingNode
+
+	// members of etcd, as they were when the cluster was checked; none: it is a worker.
+	members []etcd.Member
+	// whyUnreachable is why the node does not answer.
+	whyUnreachable error
+	kube           *kubeapi.Client
+}
+
+// Evaluate finds out whether the node may leave, and whether it can.
+func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Work, error) {
+	if err := n.CheckDisruption(ctx, impact.EffectRemove); err != nil {
+		return rollout.Work{}, err
+	}
+
+	kube, err := n.Kubernetes(ctx)
+	if err != nil {
+		return rollout.Work{}, err
+	}
+
+	n.whyUnreachable = n.checkReachable(ctx)
+	if n.whyUnreachable == nil || n.forced {
+		return rollout.Work{
+			Effect: impact.EffectRemove, Drain: n.drain,
+			DisruptiveSteps: []rollout.DisruptiveStep{{Effect: impact.EffectRemove, Do: n.leave}},
+		}, nil
+	}
+
+	if _, there, err := kube.Node(ctx, n.Name); err == nil && !there && n.memberIndexIn(n.members) < 0 {
+		// It had left when a run was cut off.
+		return rollout.Work{NotInCluster: true}, nil
+	}
+
+	return rollout.Work{}, spec.Blocked(
+		fmt.Sprintf("it does not answer at %s (%v)", n.Address, n.whyUnreachable),
+		"bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
+	)
+}
+
+// CheckDisruption waits until etcd can do without a control plane for good, and then verifies the VM of the node.
+func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ impact.Effect) (err error) {
+	if n.role == spec.RoleControlPlane {
+		n.members, err = n.waitEtcdCanSpare(ctx, n.leavingNode)
+	}
+
+	if err != nil {
+		return err
+	}
+
+	return n.verifyVM(ctx)
+}
+
+// verifyVM holds that the node runs in the VM that the state has. That is looked at last, right before anything is done
+// to it: a newer copy of the state may have replaced both.
+func (n *nodeRemoval) verifyVM(ctx context.Context) (err error) {
+	n.UUID, err = n.Identities.CheckLeaving(ctx, n.vmResource)
+	if errors.Is(err, vmidentity.ErrUnknown) {
+		return n.tolerateIfForced(ctx, n.leavingNode, err,
+			"it is removed all the same, and what answers at its address is asked for nothing")
+	}
+
+	return err
+}
+
+// Backup keeps etcd, unless there is none.
+func (n *nodeRemoval) Backup(ctx context.Context) error {
+	if len(n.members) == 0 {
+		return nil
+	}
+
+	return n.BackupEtcd(ctx, n.Peers(n.Target, n.role), n.credentials)
+}
+
+// Kubernetes is that of the other control planes. The names in their certificates change with the number of control
+// planes, for which their API servers restart, all at about the same time.
+func (n *nodeRemoval) Kubernetes(ctx context.Context) (_ *kubeapi.Client, err error) {
+	if n.kube == nil {
+		n.kube, err = rollout.WaitKubernetes(ctx, n.Plan, n.Progress, func(ctx context.Context) (*kubeapi.Client, error) {
+			return n.RetryingKubernetes(ctx, cluster.Without(n.Peers(n.Target, n.role), n.Target), n.credentials)
+		})
+	}
+
+	return n.kube, err
+}
+
+// WaitRejoined is not asked: the node is gone.
+func (*nodeRemoval) WaitRejoined(context.Context) error { return nil }
+
+// leave takes the node out of etcd, of Kubernetes, and of its own memory.
+func (n *nodeRemoval) leave(ctx context.Context) error {
+	if index := n.memberIndexIn(n.members); index >= 0 {
+		if err := n.removeEtcdMember(ctx, n.leavingNode, n.members[index], n.whyUnreachable); err != nil {
+			return errors.Join(err, n.kube.Uncordon(context.WithoutCancel(ctx), n.Name))
+		}
+	}
+
+	if err := n.kube.DeleteNode(ctx, n.Name); err != nil {
+		return fmt.Errorf("Kubernetes does not forget its node: %w", err)
+	}
+
+	if n.planned != nil {
+		n.Limiter.AddReplaced(n.Name, n.role, func(ctx context.Context) error {
+			return n.checkRejoined(ctx, n.leavingNode)
+		})
+	}
+
+	return n.reset(ctx)
+}
+
+// drain takes the pods off the node. Those of a dead one are lost with it, as are those that do not leave one that is
+// named in lifecycle.forceRemove.
+func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) error {
+	if !n.forced {
+		return n.tolerateIfForced(ctx, n.leavingNode, d.Run(ctx), "")
+	}
+
+	err := n.tolerateIfForced(ctx, n.leavingNode, d.Cordon(ctx), "it is removed without")
+	if err != nil || n.whyUnreachable != nil {
+		return err
+	}
+
+	return n.tolerateIfForced(ctx, n.leavingNode, d.Evict(ctx), "its pods are given up")
+}
+
+// checkReachable is why the node does not answer, nil when it does. One that is said to be dead is asked once.
+func (n *nodeRemoval) checkReachable(ctx context.Context) error {
+	if n.forced {
+		return talosapi.Answers(ctx, n.Target, n.credentials)
+	}
+
+	return n.WhyUnreachable(ctx, n.Target, n.credentials)
+}
+
+// reset makes the node forget the cluster. Its VM goes next, so it is not waited for.
+func (n *nodeRemoval) reset(ctx context.Context) error {
+	if n.whyUnreachable != nil {
+		return nil
+	}
+
+	err := wait.Until(ctx, n.Plan.SettleTimeout, n.Progress, func(ctx context.Context) error {
+		err := talosapi.Reset(ctx, n.Target, n.credentials)
+		if err == nil || talosapi.Answers(ctx, n.Target, n.credentials) != nil {
+			// When it does not answer any more, the reply was lost, not the request.
+			return nil
+		}
+
+		return wait.For("%s to reset (%v)", n.Name, err)
+	})
+
+	return n.tolerateIfForced(ctx, n.leavingNode, err, "its VM is deleted as it is")
+}
+
+// checkRejoined says what a node that was replaced still lacks.
+func (r *Removals) checkRejoined(ctx context.Context, l leavingNode) error {
+	kube, err := cluster.Kubernetes(ctx, cluster.Without(r.Peers(l.Target, l.role), l.Target), l.credentials)
+	if err != nil {
+		return wait.For("%v", err)
+	}
+
+	n, there, err := kube.Node(ctx, l.Name)
+	if err != nil || !there || !n.Ready {
+		return wait.For("%s to be ready in Kubernetes", l.Name)
+	}
+
+	if l.role != spec.RoleControlPlane {
+		return nil
+	}
+
+	members, err := talosapi.EtcdMembers(ctx, r.Peers(l.Target, l.role), l.credentials)
+	if err != nil {
+		return wait.For("etcd to answer")
+	}
+
+	if !slices.ContainsFunc(members, func(m etcd.Member) bool {
+		return m.Name == l.Name && !m.Learner && m.Problem == ""
+	}) {
+		return wait.For("%s to be back in etcd", l.Name)
+	}
+
+	return nil
+}

@@ -57,15 +57,15 @@ func (r *Changes) ConfigureExisting(ctx context.Context, args *pulumi.ResourceHo
 			return nil
 		}
 
-		return r.preview(ctx, c)
+		return r.previewChange(ctx, c)
 	}
 
 	unconfigured, err := r.unconfigured(ctx, c)
-	if err != nil || unconfigured || !talosapi.Founded(ctx, r.others(c), c.credentials) {
+	if err != nil || unconfigured || !talosapi.Founded(ctx, r.peersOf(c), c.credentials) {
 		return err
 	}
 
-	return r.change(ctx, c)
+	return r.changeNode(ctx, c)
 }
 
 // unconfigured waits until a machine says whether it is one that waits for its first configuration.
@@ -154,7 +154,7 @@ func (r *Changes) configure(ctx context.Context, c nodeChange, data []byte) (sen
 	defer machine.Close()
 
 	if !strings.EqualFold(machine.UUID, c.UUID) {
-		return false, otherMachine(c, machine.UUID)
+		return false, otherMachineError(c, machine.UUID)
 	}
 
 	if err := checkSecureBoot(machine.SecureBoot, talosimage.System(c.wanted).SecureBoot); err != nil {

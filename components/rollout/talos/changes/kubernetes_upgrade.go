@@ -3,48 +3,15 @@ package changes
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/talosimage"
-	"talos-proxmox/components/wait"
 )
-
-// component is a part of the control plane that runs as a static pod.
-type component struct {
-	name string // of its pod
-	key  string // in the machine configuration, below cluster
-	of   func(talosconfig.Provider) string
-}
-
-// patch states its image.
-func (c component) patch(image string) string {
-	return fmt.Sprintf("cluster: { %s: { image: %q } }", c.key, image)
-}
-
-func proxyPatch(image string) string { return fmt.Sprintf("cluster: { proxy: { image: %q } }", image) }
-
-func kubeletPatch(image string) string {
-	return fmt.Sprintf("machine: { kubelet: { image: %q } }", image)
-}
-
-// components in the order in which they change: what asks the API servers is never newer than any of them.
-var components = []component{
-	{"kube-apiserver", "apiServer", func(c talosconfig.Provider) string { return c.K8sAPIServerConfig().Image() }},
-	{
-		"kube-controller-manager", "controllerManager",
-		func(c talosconfig.Provider) string { return c.K8sControllerManagerConfig().Image() },
-	},
-	{"kube-scheduler", "scheduler", func(c talosconfig.Provider) string { return c.K8sSchedulerConfig().Image() }},
-}
 
 // upgradeKubernetes brings Kubernetes to another version: before the kubelet of the first control plane, each component
 // of the control plane on all of them, one node after the other. What has the version already is left alone. Nothing
@@ -59,159 +26,42 @@ func (r *Changes) upgradeKubernetes(ctx context.Context, c nodeChange) error {
 	return r.upgradeKubelet(ctx, c)
 }
 
-// withRunningKubernetes is the configuration that is wanted, with the versions of Kubernetes that the node runs: a
-// reboot into the others would have it run them before all API servers do.
-func withRunningKubernetes(c nodeChange, now talosconfig.Provider) (talosconfig.Provider, error) {
-	patches := []string{kubeletPatch(now.K8sKubeletConfig().Image())}
-
-	if c.node.Role == spec.RoleControlPlane {
-		for _, part := range components {
-			patches = append(patches, part.patch(part.of(now)))
-		}
-
-		if proxy := now.K8sProxyConfig(); proxy.Enabled() {
-			patches = append(patches, proxyPatch(proxy.Image()))
-		}
-	}
-
-	text, err := c.wanted.Bytes()
-	if err != nil {
-		return nil, err
-	}
-
-	kept, err := machineconfig.Applied(string(text), patches)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Name, err)
-	}
-
-	return kept, nil
-}
-
 func (r *Changes) upgradeControlPlanes(ctx context.Context, c nodeChange) error {
-	controls := r.ControlPlanes()
+	controlPlanes := r.ControlPlanes()
 
-	for _, t := range controls {
-		for _, part := range components {
-			if err := talosapi.PullImage(ctx, t, c.credentials, common.ContainerdNamespace_NS_CRI, part.of(c.wanted),
+	for _, t := range controlPlanes {
+		for _, pod := range staticPods {
+			if err := talosapi.PullImage(ctx, t, c.credentials, common.ContainerdNamespace_NS_CRI, pod.imageIn(c.wanted),
 				r.Plan.UpgradeTimeout); err != nil {
 				return err
 			}
 		}
 	}
 
-	for _, part := range components {
-		for _, t := range controls {
-			if err := r.upgradeComponent(ctx, c, t, part); err != nil {
+	for _, pod := range staticPods {
+		for _, t := range controlPlanes {
+			if err := r.upgradeStaticPod(ctx, c, t, pod); err != nil {
 				return err
 			}
 		}
 	}
 
-	return r.syncManifests(ctx, c, controls)
+	return r.syncManifests(ctx, c, controlPlanes)
 }
 
-// syncManifests brings up what Talos installs into Kubernetes, once: kube-proxy, whose version is in the configuration
-// of control planes, and what comes with the version of Talos.
-func (r *Changes) syncManifests(ctx context.Context, c nodeChange, controls []talosapi.Target) error {
-	if r.manifestsSynced {
-		return nil
-	}
+// upgradeStaticPod changes one of them on one node, and waits until it is back.
+func (r *Changes) upgradeStaticPod(ctx context.Context, c nodeChange, t talosapi.Target, pod staticPod) error {
+	image := pod.imageIn(c.wanted)
 
-	proxy := c.wanted.K8sProxyConfig()
-
-	for _, t := range controls {
-		if !proxy.Enabled() {
-			break
-		}
-
-		if _, err := r.patch(ctx, c, t, proxyPatch(proxy.Image()), func(now talosconfig.Provider) bool {
-			return now.K8sProxyConfig().Image() == proxy.Image()
-		}); err != nil {
-			return err
-		}
-	}
-
-	var objects []*unstructured.Unstructured
-
-	if err := wait.Until(ctx, r.Plan.ReadyTimeout, r.Progress, func(ctx context.Context) (err error) {
-		objects, err = talosapi.Manifests(ctx, c.Target, c.credentials)
-
-		switch {
-		case err != nil:
-			return wait.For("the manifests of %s (%v)", c.Name, err)
-		case proxy.Enabled() && !slices.ContainsFunc(objects,
-			func(o *unstructured.Unstructured) bool { return runs(o, proxy.Image()) }):
-			return wait.For("%s to render %s", c.Name, proxy.Image())
-		default:
-			return nil
-		}
-	}); err != nil {
-		return err
-	}
-
-	kube, err := r.waitKubernetes(ctx, c)
-	if err != nil {
-		return err
-	}
-
-	inventory, err := r.keepInventory(ctx, controls, c.credentials)
-	if err != nil {
-		return err
-	}
-
-	if err := kube.Sync(ctx, objects, inventory, r.Plan.ReadyTimeout, r.Progress); err != nil {
-		return err
-	}
-
-	r.manifestsSynced = true
-
-	return nil
-}
-
-// keepInventory says whether all control planes keep an inventory of what they install, as Talos does from 1.13 on.
-func (r *Changes) keepInventory(ctx context.Context, controls []talosapi.Target, c talosapi.Credentials) (bool, error) {
-	for _, t := range controls {
-		now, err := talosapi.Ask(ctx, t, c)
-		if err != nil {
-			return false, fmt.Errorf("%s does not answer: %w", t.Name, err)
-		}
-
-		version, err := talosconfig.ParseContractFromVersion(now.Talos)
-		if err != nil || !version.Greater(talosconfig.TalosVersion1_12) {
-			return false, err
-		}
-	}
-
-	return true, nil
-}
-
-// runs says whether the pods of an object run an image.
-func runs(object *unstructured.Unstructured, image string) bool {
-	containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
-	if err != nil {
-		return false
-	}
-
-	return slices.ContainsFunc(containers, func(c any) bool {
-		fields, ok := c.(map[string]any)
-
-		return ok && fields["image"] == image
-	})
-}
-
-// upgradeComponent changes one component on one node, and waits until it is back.
-func (r *Changes) upgradeComponent(ctx context.Context, c nodeChange, t talosapi.Target, part component) error {
-	image := part.of(c.wanted)
-
-	changed, err := r.patch(ctx, c, t, part.patch(image), func(now talosconfig.Provider) bool {
-		return part.of(now) == image
+	changed, err := r.patchRunning(ctx, c, t, pod.patch(image), func(now talosconfig.Provider) bool {
+		return pod.imageIn(now) == image
 	})
 	if err != nil {
 		return err
 	}
 
 	if changed {
-		r.Progress(fmt.Sprintf("%s of %s becomes %s", part.name, t.Name, image))
+		r.Progress(fmt.Sprintf("%s of %s becomes %s", pod.name, t.Name, image))
 	}
 
 	// It is asked of another node, where there is one: its own API server may be what restarts.
@@ -222,7 +72,7 @@ func (r *Changes) upgradeComponent(ctx context.Context, c nodeChange, t talosapi
 		return err
 	}
 
-	return kube.WaitStaticPod(ctx, part.name, t.Name, image, r.Plan.UpgradeTimeout, r.Progress)
+	return kube.WaitStaticPod(ctx, pod.name, t.Name, image, r.Plan.UpgradeTimeout, r.Progress)
 }
 
 func (r *Changes) upgradeKubelet(ctx context.Context, c nodeChange) error {
@@ -233,7 +83,7 @@ func (r *Changes) upgradeKubelet(ctx context.Context, c nodeChange) error {
 		return err
 	}
 
-	changed, err := r.patch(ctx, c, c.Target, kubeletPatch(image), func(now talosconfig.Provider) bool {
+	changed, err := r.patchRunning(ctx, c, c.Target, kubeletPatch(image), func(now talosconfig.Provider) bool {
 		return now.K8sKubeletConfig().Image() == image
 	})
 	if err != nil {
@@ -250,67 +100,4 @@ func (r *Changes) upgradeKubelet(ctx context.Context, c nodeChange) error {
 	}
 
 	return kube.WaitKubelet(ctx, c.Name, version, r.Plan.UpgradeTimeout, r.Progress)
-}
-
-// patch changes the configuration that a node runs with, unless it is so already.
-func (r *Changes) patch(
-	ctx context.Context, c nodeChange, t talosapi.Target, patch string, done func(talosconfig.Provider) bool,
-) (bool, error) {
-	now, err := talosapi.Ask(ctx, t, c.credentials)
-	if err != nil {
-		return false, fmt.Errorf("%s does not answer: %w", t.Name, err)
-	}
-
-	if done(now.Configuration) {
-		return false, nil
-	}
-
-	text, err := now.Configuration.Bytes()
-	if err != nil {
-		return false, err
-	}
-
-	patched, err := machineconfig.Applied(string(text), []string{patch})
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", t.Name, err)
-	}
-
-	if text, err = patched.Bytes(); err != nil {
-		return false, err
-	}
-
-	return true, talosapi.ApplyLive(ctx, t, c.credentials, text)
-}
-
-// warnOfRemoved says what a node, and once in a run the cluster, has in use that is gone in the version of Kubernetes
-// to go to. It stops nothing: what is listed may not be all, and what uses it may not matter.
-func (r *Changes) warnOfRemoved(ctx context.Context, c nodeChange, now talosapi.System) {
-	from, to := talosimage.System(now.Configuration).Kubernetes, talosimage.System(c.wanted).Kubernetes
-
-	found, err := talosapi.Removed(ctx, c.Target, c.credentials, c.node.Role == spec.RoleControlPlane, from, to)
-	r.warnFound(c.Name, found, err)
-
-	r.checkedDeprecations.Do(func() {
-		kube, err := cluster.Kubernetes(ctx, r.others(c), c.credentials)
-		if err == nil {
-			ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
-			defer cancel()
-
-			found, err = kube.Removed(ctx, from, to)
-		}
-
-		r.warnFound("the cluster", found, err)
-	})
-}
-
-// warnFound shows what was found, or why nothing can be.
-func (r *Changes) warnFound(subject string, found []string, err error) {
-	if err != nil {
-		found = []string{fmt.Sprintf("what %s uses of Kubernetes that is gone in the next version cannot be looked for: %v",
-			subject, wait.Reason(err))}
-	}
-
-	for _, text := range found {
-		r.Warn(text)
-	}
 }

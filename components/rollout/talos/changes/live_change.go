@@ -21,14 +21,15 @@ import (
 // workers are evicted. So control planes are changed one after the other, of the workers of each pool one before the
 // others, and a node that does not serve gets its former configuration back.
 
-// sendLive gives a node that serves a configuration that it takes without a reboot, and waits until it serves with it.
-func (r *Changes) sendLive(ctx context.Context, c nodeChange) error {
+// sendInTurn gives a node that serves a configuration that it takes without a reboot, and waits until it serves with
+// it.
+func (r *Changes) sendInTurn(ctx context.Context, c nodeChange) error {
 	release, err := r.waitTurn(ctx, c)
 	if err != nil {
 		return err
 	}
 
-	err = r.sendWatched(ctx, c)
+	err = r.sendAndWatch(ctx, c)
 	release(err)
 
 	return err
@@ -37,7 +38,7 @@ func (r *Changes) sendLive(ctx context.Context, c nodeChange) error {
 // waitTurn waits until a node may be changed. Control planes, and the first worker of each pool, are admitted like
 // nodes that are taken down; the other workers follow together.
 func (r *Changes) waitTurn(ctx context.Context, c nodeChange) (release func(error), err error) {
-	done, follows, err := r.canaries.WaitTurn(ctx, c.node, r.rollout.TurnTimeout)
+	canaryDone, follows, err := r.canaries.WaitTurn(ctx, c.node, r.rollout.TurnTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Name, err)
 	}
@@ -54,21 +55,21 @@ func (r *Changes) waitTurn(ctx context.Context, c nodeChange) (release func(erro
 		}, nil
 	}
 
-	released, err := r.Limiter.Acquire(ctx, c.Name, c.node.Role, r.rollout.TurnTimeout, r.Progress)
+	releaseLimiter, err := r.Limiter.Acquire(ctx, c.Name, c.node.Role, r.rollout.TurnTimeout, r.Progress)
 	if err != nil {
-		done()
+		canaryDone()
 
 		return nil, err
 	}
 
 	return func(err error) {
-		released(err)
-		done()
+		releaseLimiter(err)
+		canaryDone()
 	}, nil
 }
 
-func (r *Changes) sendWatched(ctx context.Context, c nodeChange) error {
-	now, settings, err := r.pending(ctx, c)
+func (r *Changes) sendAndWatch(ctx context.Context, c nodeChange) error {
+	now, settings, err := r.pendingSettings(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -76,11 +77,11 @@ func (r *Changes) sendWatched(ctx context.Context, c nodeChange) error {
 	// Without writes, Kubernetes does not keep what the kubelet reports of the change, which may be what repairs etcd.
 	watched := len(settings) > 0 && r.etcdTakesWrites(ctx, c)
 
-	if err := r.send(ctx, c); err != nil || !watched {
+	if err := r.sendConfiguration(ctx, c); err != nil || !watched {
 		return err
 	}
 
-	watch := r.watch(c)
+	watch := r.healthWatch(c)
 	watch.Wanted, watch.Since = c.wanted, time.Now()
 
 	if err = watch.WaitServing(ctx); err == nil {
@@ -88,15 +89,15 @@ func (r *Changes) sendWatched(ctx context.Context, c nodeChange) error {
 	}
 
 	return fmt.Errorf("%s does not serve with its changed configuration: %w; %s; correct what has changed (%s), and run "+
-		"'pulumi up' again", c.Name, err, r.revert(ctx, c, now.Configuration), names(settings))
+		"'pulumi up' again", c.Name, err, r.revert(ctx, c, now.Configuration), settingPaths(settings))
 }
 
 // checkServesAsWanted holds that a node serves that has its configuration already: a run that was cut off may have sent
 // it.
 func (r *Changes) checkServesAsWanted(ctx context.Context, c nodeChange) error {
-	watch := r.watch(c)
+	watch := r.healthWatch(c)
 	// A worker may lack more to be ready than a kubelet.
-	watch.Wanted, watch.Services = c.wanted, c.node.Role != spec.RoleControlPlane
+	watch.Wanted, watch.ServicesSuffice = c.wanted, c.node.Role != spec.RoleControlPlane
 
 	if watch.Serves(ctx) || !r.etcdTakesWrites(ctx, c) {
 		return nil
@@ -113,13 +114,13 @@ func (r *Changes) checkServesAsWanted(ctx context.Context, c nodeChange) error {
 }
 
 func (r *Changes) etcdTakesWrites(ctx context.Context, c nodeChange) bool {
-	members, err := talosapi.EtcdMembers(ctx, r.others(c), c.credentials)
+	members, err := talosapi.EtcdMembers(ctx, r.peersOf(c), c.credentials)
 
 	return err == nil && etcd.TakesWrites(members)
 }
 
-// names are the paths of settings. Their values may be long.
-func names(settings []impact.Setting) string {
+// settingPaths are the paths of settings. Their values may be long.
+func settingPaths(settings []impact.Setting) string {
 	var paths []string
 
 	for _, s := range settings {

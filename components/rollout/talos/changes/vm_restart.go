@@ -31,30 +31,30 @@ func NewRestarts(c *Changes) *Restarts {
 	return &Restarts{Changes: c, discovery: proxmoxvm.DiscoveryOf(c.Plan, c.Proxmox)}
 }
 
-// talosRestart is the restart of a node's VM.
-type talosRestart struct {
+// vmRestart is the restart of a node's VM.
+type vmRestart struct {
 	talosNode
 
 	restarts *Restarts
 	node     plan.Node
-	// before is what ran before; empty: it is not known.
-	before talosapi.System
+	// systemBefore is what ran before; empty: it is not known.
+	systemBefore talosapi.System
 }
 
 // Restart is the restart of the VM of a node.
 func (t *Restarts) Restart(n plan.Node) rollout.Cluster {
-	return &talosRestart{talosNode: talosNode{Changes: t.Changes}, restarts: t, node: n}
+	return &vmRestart{talosNode: talosNode{Changes: t.Changes}, restarts: t, node: n}
 }
 
 // Evaluate finds out how the node is.
-func (t *talosRestart) Evaluate(ctx context.Context) (_ rollout.Work, err error) {
-	if t.nodeChange, err = t.restarts.running(ctx, t.node); err != nil {
+func (t *vmRestart) Evaluate(ctx context.Context) (_ rollout.Work, err error) {
+	if t.nodeChange, err = t.restarts.readNode(ctx, t.node); err != nil {
 		return rollout.Work{}, err
 	}
 
 	c := t.nodeChange
 
-	if !t.restarts.joined(ctx, c) {
+	if !t.restarts.inCluster(ctx, c) {
 		// No cluster notices that it is gone.
 		return rollout.Work{NotInCluster: true}, nil
 	}
@@ -66,13 +66,13 @@ func (t *talosRestart) Evaluate(ctx context.Context) (_ rollout.Work, err error)
 		return rollout.Work{Effect: impact.EffectReboot, Unreachable: true}, t.restarts.checkUnreachable(ctx, c)
 	}
 
-	t.before, err = t.waitRunning(ctx, c)
+	t.systemBefore, err = t.waitRunning(ctx, c)
 
 	return rollout.Work{Effect: impact.EffectReboot}, err
 }
 
 // WaitRejoined waits until the node has booted again and what runs on it is up.
-func (t *talosRestart) WaitRejoined(ctx context.Context) error {
+func (t *vmRestart) WaitRejoined(ctx context.Context) error {
 	err := wait.Until(ctx, t.Plan.UpgradeTimeout, t.Progress, func(ctx context.Context) error {
 		if t.Address != "" {
 			return nil
@@ -87,15 +87,15 @@ func (t *talosRestart) WaitRejoined(ctx context.Context) error {
 		return err
 	}
 
-	if _, err := t.waitBooted(ctx, t.nodeChange, t.before); err != nil {
+	if _, err := t.waitBooted(ctx, t.nodeChange, t.systemBefore); err != nil {
 		return err
 	}
 
 	return t.talosNode.WaitRejoined(ctx)
 }
 
-// running is a node as it is addressed now. A hook of its VM sees neither credentials nor addresses.
-func (t *Restarts) running(ctx context.Context, n plan.Node) (c nodeChange, err error) {
+// readNode is a node as it is addressed now. A hook of its VM sees neither credentials nor addresses.
+func (t *Restarts) readNode(ctx context.Context, n plan.Node) (c nodeChange, err error) {
 	c = nodeChange{node: n, Target: talosapi.Target{Name: n.Name}}
 
 	if c.credentials, err = t.CurrentCredentials(ctx); err != nil {
@@ -108,20 +108,20 @@ func (t *Restarts) running(ctx context.Context, n plan.Node) (c nodeChange, err 
 
 	// In a preview nothing is done to what answers.
 	if !t.DryRun {
-		c.UUID, err = t.shownUUID(ctx, n)
+		c.UUID, err = t.proxmoxUUID(ctx, n)
 	}
 
 	return c, err
 }
 
-// joined says whether the node is one of a cluster: the cluster has been started, and the node has its configuration.
-// One without an address may have a guest agent that does not answer: then the cluster tells.
-func (t *Restarts) joined(ctx context.Context, c nodeChange) bool {
-	others := cluster.Without(t.others(c), c.Target)
+// inCluster says whether the node is one of a cluster: the cluster has been started, and the node has its
+// configuration. One without an address may have a guest agent that does not answer: then the cluster tells.
+func (t *Restarts) inCluster(ctx context.Context, c nodeChange) bool {
+	others := cluster.Without(t.peersOf(c), c.Target)
 
 	switch {
 	case c.Address != "":
-		return !talosapi.Unconfigured(ctx, c.Target) && talosapi.Founded(ctx, t.others(c), c.credentials)
+		return !talosapi.Unconfigured(ctx, c.Target) && talosapi.Founded(ctx, t.peersOf(c), c.credentials)
 	case !talosapi.Founded(ctx, others, c.credentials):
 		return false
 	}
@@ -131,9 +131,9 @@ func (t *Restarts) joined(ctx context.Context, c nodeChange) bool {
 		return true // it is not known to be none
 	}
 
-	_, there, err := kube.Node(ctx, c.Name)
-	if err != nil || there || c.node.Role != spec.RoleControlPlane {
-		return err != nil || there
+	_, registered, err := kube.Node(ctx, c.Name)
+	if err != nil || registered || c.node.Role != spec.RoleControlPlane {
+		return err != nil || registered
 	}
 
 	members, err := talosapi.EtcdMembers(ctx, others, c.credentials)
@@ -202,7 +202,7 @@ func (t *Restarts) PreviewRestart(ctx context.Context, n plan.Node) string {
 	ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 	defer cancel()
 
-	c, err := t.running(ctx, n)
+	c, err := t.readNode(ctx, n)
 	if err != nil || n.Role != spec.RoleControlPlane {
 		return ""
 	}

@@ -27,8 +27,8 @@ type Watch struct {
 	Credentials talosapi.Credentials
 	// Wanted is the configuration that is to be rendered; nil: any.
 	Wanted talosconfig.Provider
-	// Services says that Talos' word on its services is enough.
-	Services bool
+	// ServicesSuffice says that Talos' word on its services is enough.
+	ServicesSuffice bool
 	// Since is when the node has begun to render what it renders now: of a change, the time when it was sent.
 	Since time.Time
 
@@ -94,7 +94,7 @@ func (w *Watch) check(ctx context.Context) error {
 	}
 
 	switch {
-	case w.Services:
+	case w.ServicesSuffice:
 		return nil
 	case controlPlane:
 		return w.checkStaticPods(short)

@@ -32,7 +32,7 @@ func (c *Cluster) backupEtcd(ctx context.Context, node string) error {
 
 	var failed []string
 
-	for _, server := range c.servers(node) {
+	for _, server := range c.serversEndingWith(node) {
 		address := c.Addresses.Get(server.Name)
 		if address == "" {
 			continue

@@ -53,8 +53,8 @@ type Cluster struct {
 	connect func(kubeconfig []byte, address string) (*kubeapi.Client, error)
 	// discovery finds the address of a node that is not known yet; nil: all are stated.
 	discovery *proxmoxvm.Discovery
-	// existed is set when the state turns out to know the server of this run's first node.
-	existed atomic.Bool
+	// clusterExisted is set when the state turns out to know the server of this run's first node.
+	clusterExisted atomic.Bool
 }
 
 // node is the node whose membership a hook runs for.
@@ -67,8 +67,8 @@ func (c *Cluster) node(args *pulumi.ResourceHookArgs) (plan.Node, error) {
 	return n, nil
 }
 
-// machine is the VM of a node.
-func (c *Cluster) machine(ctx context.Context, n plan.Node) (proxmoxapi.VM, error) {
+// vmOf is the VM of a node.
+func (c *Cluster) vmOf(ctx context.Context, n plan.Node) (proxmoxapi.VM, error) {
 	machine, there, err := c.Proxmox.Find(ctx, n.VMID)
 	if err == nil && !there {
 		err = fmt.Errorf("there is no VM with VMID %d", n.VMID)

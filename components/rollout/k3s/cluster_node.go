@@ -30,18 +30,18 @@ func (k clusterNode) CheckDisruption(ctx context.Context, e impact.Effect) error
 // nodeStatus is a node as Kubernetes has it: whether a server has answered at last, whether it is there, and how it is.
 type nodeStatus struct {
 	kubeapi.Node
-	answered, there bool
+	answered, registered bool
 }
 
-func (k clusterNode) waitHealthy(ctx context.Context, e impact.Effect) (seen nodeStatus, err error) {
+func (k clusterNode) waitHealthy(ctx context.Context, e impact.Effect) (status nodeStatus, err error) {
 	err = rollout.WaitHealthy(ctx, k.Plan, k.Progress, "the cluster to do without "+k.node.Name,
 		func(ctx context.Context) (err error) {
-			seen, err = k.check(ctx, k.node, e)
+			status, err = k.checkStatus(ctx, k.node, e)
 
 			return err
 		})
 
-	return seen, err
+	return status, err
 }
 
 // Backup keeps etcd as it is now.
@@ -50,51 +50,51 @@ func (k clusterNode) Backup(ctx context.Context) error { return k.backupEtcd(ctx
 // Kubernetes waits for a server that answers.
 func (k clusterNode) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
 	return rollout.WaitKubernetes(ctx, k.Plan, k.Progress, func(ctx context.Context) (*kubeapi.Client, error) {
-		kube, err := k.api(ctx, k.node.Name)
+		kube, err := k.kubernetesAskingLast(ctx, k.node.Name)
 		if err != nil {
 			return nil, err
 		}
 
-		return kube.WithRetry(k.Plan.SettleTimeout, k.Progress, k.addresses()...)
+		return kube.WithRetry(k.Plan.SettleTimeout, k.Progress, k.serverAddresses()...)
 	})
 }
 
 // isOnlyNode says that the node is all there is: its pods have no other place.
 func (k clusterNode) isOnlyNode() bool { return len(k.Plan.Nodes()) == 1 }
 
-// check says how a node is, and why the cluster cannot do without it, or why that is not known.
-func (c *Cluster) check(ctx context.Context, n plan.Node, e impact.Effect) (seen nodeStatus, err error) {
-	kube, err := c.api(ctx, n.Name)
+// checkStatus says how a node is, and why the cluster cannot do without it, or why that is not known.
+func (c *Cluster) checkStatus(ctx context.Context, n plan.Node, e impact.Effect) (status nodeStatus, err error) {
+	kube, err := c.kubernetesAskingLast(ctx, n.Name)
 	if err != nil {
-		return seen, err
+		return status, err
 	}
 
-	seen.answered = true
+	status.answered = true
 
 	nodes, err := kube.Nodes(ctx)
 	if err != nil {
-		return seen, err
+		return status, err
 	}
 
 	if i := slices.IndexFunc(nodes, func(found kubeapi.Node) bool { return found.Name == n.Name }); i >= 0 {
-		seen.Node, seen.there = nodes[i], true
+		status.Node, status.registered = nodes[i], true
 	}
 
-	return seen, c.checkDisruption(ctx, nodes, seen, n, e)
+	return status, c.checkDisruption(ctx, nodes, status, n, e)
 }
 
 // checkDisruption says why the cluster cannot do without the node now. For an upgrade, servers count that are planned
 // and that Kubernetes does not know.
 func (c *Cluster) checkDisruption(
-	ctx context.Context, nodes []kubeapi.Node, seen nodeStatus, n plan.Node, e impact.Effect,
+	ctx context.Context, nodes []kubeapi.Node, status nodeStatus, n plan.Node, e impact.Effect,
 ) error {
 	if n.Role != spec.RoleControlPlane {
 		return rollout.CheckWorkers(c.Plan, nodes, n.Name)
 	}
 
-	members := c.members(ctx, nodes)
+	members := c.plannedMembers(ctx, nodes)
 
-	if seen.there && !seen.Ready {
+	if status.registered && !status.Ready {
 		if err := etcd.CanStop(members, n.Name); err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 // sendDatastore tells a server that has none which etcd it is to have, and says what must be waited for before.
 func (c *Cluster) sendDatastore(ctx context.Context, n plan.Node) error {
 	// What runs has its etcd. Where the operator has restored it, the installation has yet to hear of it.
-	if kube, _, err := c.ask(ctx, []plan.Node{n}); err == nil && kube != nil {
+	if kube, _, err := c.firstAnswering(ctx, []plan.Node{n}); err == nil && kube != nil {
 		if up, err := c.hasBeenUp(ctx, n); up || err != nil {
 			return nil //nolint:nilerr // it runs
 		}
@@ -26,7 +26,7 @@ func (c *Cluster) sendDatastore(ctx context.Context, n plan.Node) error {
 	}
 
 	known := k3sconfig.Datastore{
-		Cluster: c.Plan.Cluster, Server: n.Name, Existed: c.existed.Load(),
+		Cluster: c.Plan.Cluster, Server: n.Name, Existed: c.clusterExisted.Load(),
 		AcceptEmpty: c.Plan.AcceptEmpty,
 	}
 
@@ -36,7 +36,7 @@ func (c *Cluster) sendDatastore(ctx context.Context, n plan.Node) error {
 		}
 
 		if other.Role == spec.RoleControlPlane && known.Answering == "" {
-			if kube, _, err := c.ask(ctx, []plan.Node{other}); err == nil && kube != nil {
+			if kube, _, err := c.firstAnswering(ctx, []plan.Node{other}); err == nil && kube != nil {
 				known.Answering = "https://" + net.JoinHostPort(c.Addresses.Get(other.Name), "6443")
 			}
 		}
@@ -76,7 +76,7 @@ func (c *Cluster) writeDatastore(ctx context.Context, n plan.Node, settings stri
 		return wait.For("the VM of %s (%v)", n.Name, wait.Reason(err))
 	}
 
-	machine, err := c.machine(ctx, n)
+	machine, err := c.vmOf(ctx, n)
 	if err == nil {
 		err = c.Proxmox.WriteGuestFile(ctx, machine, k3sconfig.DatastoreFile, settings)
 	}

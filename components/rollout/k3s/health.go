@@ -25,7 +25,7 @@ func (c *Cluster) Health(ctx context.Context) map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, 2*wait.RequestTimeout)
 	defer cancel()
 
-	kube, err := c.answering(ctx)
+	kube, err := c.anyKubernetes(ctx)
 
 	var nodes []kubeapi.Node
 	if err == nil {

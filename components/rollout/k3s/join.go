@@ -39,10 +39,10 @@ type joinCheck struct {
 	node plan.Node
 
 	// datastoreSent says that the first server knows which etcd it has.
-	datastoreSent bool
-	lastCheck     time.Time
-	setUp         string // what is still missing of the machine's own set-up, as it was seen last
-	failed        string // what has gone wrong in it
+	datastoreSent     bool
+	lastCheck         time.Time
+	pendingSetUp      string // what is still missing of the machine's own set-up, as it was seen last
+	cloudInitFailures string // what has gone wrong in it
 }
 
 // guestPollInterval is how often the guest agent is asked for files.
@@ -58,14 +58,14 @@ func (j *joinCheck) wait(ctx context.Context, timeout time.Duration) error {
 
 		err := j.sendDatastoreOnce(ctx)
 		if err == nil {
-			err = j.missing(ctx)
+			err = j.checkJoined(ctx)
 		}
 
 		switch {
 		case wait.NotYet(err):
-			return wait.For("%v%s", err, j.failed)
-		case err == nil && j.setUp != "":
-			return wait.For("%s", j.setUp)
+			return wait.For("%v%s", err, j.cloudInitFailures)
+		case err == nil && j.pendingSetUp != "":
+			return wait.For("%s", j.pendingSetUp)
 		default:
 			return err
 		}
@@ -95,9 +95,9 @@ func (j *joinCheck) sendDatastoreOnce(ctx context.Context) error {
 	return err
 }
 
-// asked are those who can say whether the node is there: a server itself, for its own API counts, and any server of an
-// agent.
-func (j *joinCheck) asked() []plan.Node {
+// serversToAsk are those who can say whether the node is there: a server itself, for its own API counts, and any server
+// of an agent.
+func (j *joinCheck) serversToAsk() []plan.Node {
 	if j.node.Role == spec.RoleControlPlane {
 		return []plan.Node{j.node}
 	}
@@ -105,9 +105,9 @@ func (j *joinCheck) asked() []plan.Node {
 	return j.Plan.ControlPlanes()
 }
 
-// missing is what the node lacks in Kubernetes, asked of the servers that are known.
-func (j *joinCheck) missing(ctx context.Context) error {
-	api, err := j.first(ctx, j.asked())
+// checkJoined is what the node lacks in Kubernetes, asked of the servers that are known.
+func (j *joinCheck) checkJoined(ctx context.Context) error {
+	api, err := j.kubernetesOfFirst(ctx, j.serversToAsk())
 	if err != nil {
 		return wait.For("%v", err)
 	}
@@ -135,7 +135,7 @@ func (j *joinCheck) checkInstallation(ctx context.Context) error {
 		return nil
 	}
 
-	j.lastCheck, j.setUp, j.failed = time.Now(), "", ""
+	j.lastCheck, j.pendingSetUp, j.cloudInitFailures = time.Now(), "", ""
 
 	machine, there, err := j.Proxmox.Find(ctx, j.node.VMID)
 	if err != nil || !there {
@@ -151,22 +151,22 @@ func (j *joinCheck) checkInstallation(ctx context.Context) error {
 		switch finished, failed, err := k3sconfig.Finished(status); {
 		case err != nil:
 		case !finished:
-			j.setUp = "cloud-init of " + j.node.Name + " to finish"
+			j.pendingSetUp = "cloud-init of " + j.node.Name + " to finish"
 		case len(failed) > 0:
 			// The installation makes good for much of it, but not for all.
-			j.failed = "; its cloud-init has failed: " + k3sconfig.Plain(strings.Join(failed, "; "))
+			j.cloudInitFailures = "; its cloud-init has failed: " + k3sconfig.Plain(strings.Join(failed, "; "))
 		}
 	}
 
 	return nil
 }
 
-// tail is how much of a log is shown: more than the installation shows of K3s' own.
-const tail = 25
+// shownLogLines is how much of a log is shown: more than the installation shows of K3s' own.
+const shownLogLines = 25
 
 // logs are the ends of what the machine has logged, or why they cannot be had.
 func (j *joinCheck) logs(ctx context.Context) string {
-	machine, err := j.machine(ctx, j.node)
+	machine, err := j.vmOf(ctx, j.node)
 
 	var (
 		shown  []string
@@ -180,7 +180,7 @@ func (j *joinCheck) logs(ctx context.Context) string {
 
 		var text string
 		if text, err = j.Proxmox.GuestFile(ctx, machine, log); err == nil {
-			end := k3sconfig.Tail(text, tail)
+			end := k3sconfig.Tail(text, shownLogLines)
 			shown = append(shown, log+" ends with:\n"+indented(end))
 			advice = cmp.Or(advice, k3sconfig.Advice(end))
 		}
@@ -189,7 +189,7 @@ func (j *joinCheck) logs(ctx context.Context) string {
 	if err != nil {
 		shown = append(shown, fmt.Sprintf("the machine's logs cannot be read through its guest agent: %v\nlog in, and see "+
 			"them: ssh %s@%s sudo tail %s %s",
-			whyUnread(err), j.Plan.K3s.User, j.Addresses.Get(j.node.Name), k3sconfig.InstallLog, k3sconfig.CloudInitLog))
+			explainUnreadable(err), j.Plan.K3s.User, j.Addresses.Get(j.node.Name), k3sconfig.InstallLog, k3sconfig.CloudInitLog))
 	}
 
 	if advice != "" {
@@ -199,8 +199,8 @@ func (j *joinCheck) logs(ctx context.Context) string {
 	return strings.Join(shown, "\n")
 }
 
-// whyUnread names what to allow where the login may not read files of guests.
-func whyUnread(err error) error {
+// explainUnreadable names what to allow where the login may not read files of guests.
+func explainUnreadable(err error) error {
 	if errors.Is(err, proxmoxapi.ErrRefused) {
 		return fmt.Errorf("%w; give its role VM.GuestAgent.FileRead (before Proxmox VE 9: VM.Monitor)", err)
 	}

@@ -125,7 +125,7 @@ func TestJoinWaitsForCloudInit(t *testing.T) {
 	}}, silent)
 
 	require.NoError(t, j.checkInstallation(t.Context()))
-	assert.Equal(t, "cloud-init of edge-server-1 to finish", j.setUp)
+	assert.Equal(t, "cloud-init of edge-server-1 to finish", j.pendingSetUp)
 }
 
 // TestJoinShowsCloudInit: what cloud-init has failed at is said while the node is waited for.

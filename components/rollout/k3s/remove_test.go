@@ -87,7 +87,7 @@ func newEdge(t *testing.T) edge {
 	c := clusterOf(p, address, kubeconfig)
 	c.Identity.Set(i)
 
-	api, err := c.answering(t.Context())
+	api, err := c.anyKubernetes(t.Context())
 	require.NoError(t, err)
 
 	signer, err := x509.NewCertificateAuthorityFromCertificateAndKey(pair(i.ClientCA))
@@ -179,8 +179,8 @@ func TestSetUpOn(t *testing.T) {
 	require.EqualError(t, err, "no Kubernetes API answers (edge-server-1: connection refused)")
 }
 
-// TestAgentOfAnother: a node that is ready on another machine than that of the state is neither drained nor forgotten. A
-// Node that is left of another machine goes where the operator says that it is dead.
+// TestAgentOfAnother: a node that is ready on another machine than that of the state is neither drained nor forgotten.
+// A Node that is left of another machine goes where the operator says that it is dead.
 func TestAgentOfAnother(t *testing.T) {
 	e := newEdge(t)
 	r := &Removals{e.Cluster}

@@ -22,8 +22,8 @@ import (
 type nodeRestart struct {
 	clusterNode
 
-	// before is the boot that ends; empty: it is not known.
-	before string
+	// bootBefore is the boot that ends; empty: it is not known.
+	bootBefore string
 }
 
 // Restart is the restart of the VM of a node.
@@ -37,8 +37,8 @@ func (k *nodeRestart) Evaluate(ctx context.Context) (rollout.Work, error) {
 		return rollout.Work{}, err
 	}
 
-	seen, err := k.waitHealthy(ctx, impact.EffectReboot)
-	unanswered := !seen.answered && k.node.Role == spec.RoleControlPlane && ctx.Err() == nil
+	status, err := k.waitHealthy(ctx, impact.EffectReboot)
+	unanswered := !status.answered && k.node.Role == spec.RoleControlPlane && ctx.Err() == nil
 
 	switch {
 	case unanswered:
@@ -47,17 +47,17 @@ func (k *nodeRestart) Evaluate(ctx context.Context) (rollout.Work, error) {
 		}
 	case err != nil:
 		return rollout.Work{}, err
-	case !seen.there:
+	case !status.registered:
 		return rollout.Work{NotInCluster: true}, nil
 	}
 
-	if unanswered || !seen.Ready {
+	if unanswered || !status.Ready {
 		k.Progress(k.node.Name + " is not ready in Kubernetes: its VM is restarted as it is")
 
 		return rollout.Work{Effect: impact.EffectReboot, Unreachable: true}, nil
 	}
 
-	k.before = seen.Boot
+	k.bootBefore = status.Boot
 
 	return rollout.Work{Effect: impact.EffectReboot, KeepPods: k.isOnlyNode()}, nil
 }
@@ -132,9 +132,9 @@ func (k *nodeRestart) WaitRejoined(ctx context.Context) error {
 			}
 		}
 
-		kube, err := k.api(ctx, n.Name)
+		kube, err := k.kubernetesAskingLast(ctx, n.Name)
 		if err == nil && n.Role == spec.RoleControlPlane {
-			kube, err = k.apiOf(ctx, n.Name)
+			kube, err = k.kubernetesOf(ctx, n.Name)
 		}
 
 		if err != nil {
@@ -148,7 +148,7 @@ func (k *nodeRestart) WaitRejoined(ctx context.Context) error {
 			return wait.For("%s to be ready in Kubernetes (%v)", n.Name, wait.Reason(err))
 		case !there:
 			return wait.For("%s to join Kubernetes", n.Name)
-		case k.before != "" && now.Boot == k.before:
+		case k.bootBefore != "" && now.Boot == k.bootBefore:
 			return wait.For("%s to restart", n.Name)
 		case !now.Ready:
 			return wait.For("%s to be ready in Kubernetes", n.Name)
@@ -169,7 +169,7 @@ func (c *Cluster) PreviewRestart(ctx context.Context, n plan.Node) string {
 
 	err := c.locate(ctx)
 	if err == nil {
-		_, err = c.check(ctx, n, impact.EffectReboot)
+		_, err = c.checkStatus(ctx, n, impact.EffectReboot)
 	}
 
 	if err != nil {
@@ -185,5 +185,5 @@ func (c *Cluster) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
 		return nil, errors.Join(err, context.Cause(ctx))
 	}
 
-	return c.api(ctx, "")
+	return c.kubernetesAskingLast(ctx, "")
 }

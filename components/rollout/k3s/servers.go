@@ -15,72 +15,72 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// api is Kubernetes by the first of the servers whose address is known and that answers. One of them is asked last: the
-// one that something happens to.
-func (c *Cluster) api(ctx context.Context, last string) (*kubeapi.Client, error) {
-	return c.first(ctx, c.servers(last))
+// kubernetesAskingLast is Kubernetes by the first of the servers whose address is known and that answers. One of them
+// is asked last: the one that something happens to.
+func (c *Cluster) kubernetesAskingLast(ctx context.Context, last string) (*kubeapi.Client, error) {
+	return c.kubernetesOfFirst(ctx, c.serversEndingWith(last))
 }
 
-// servers are those of the plan, and one of them comes last.
-func (c *Cluster) servers(last string) []plan.Node {
+// serversEndingWith are those of the plan, and one of them comes last.
+func (c *Cluster) serversEndingWith(last string) []plan.Node {
 	servers := slices.Clone(c.Plan.ControlPlanes())
-	slices.SortStableFunc(servers, func(a, b plan.Node) int { return order(a.Name == last) - order(b.Name == last) })
+	slices.SortStableFunc(servers, func(a, b plan.Node) int { return sortKey(a.Name == last) - sortKey(b.Name == last) })
 
 	return servers
 }
 
-// first is Kubernetes by the first of some servers. Its error is what is waited for.
-func (c *Cluster) first(ctx context.Context, servers []plan.Node) (*kubeapi.Client, error) {
-	kube, others, err := c.ask(ctx, servers)
+// kubernetesOfFirst is Kubernetes by the first of some servers. Its error is what is waited for.
+func (c *Cluster) kubernetesOfFirst(ctx context.Context, servers []plan.Node) (*kubeapi.Client, error) {
+	kube, unreachable, err := c.firstAnswering(ctx, servers)
 	if kube != nil || err != nil {
 		return kube, err
 	}
 
-	if len(others) == 0 {
+	if len(unreachable) == 0 {
 		return nil, errors.New("the address of a server")
 	}
 
 	var missed []string
-	for _, m := range others {
+	for _, m := range unreachable {
 		missed = append(missed, fmt.Sprintf("the Kubernetes API of %s (%v)", m.Name, m.Why))
 	}
 
 	return nil, errors.New(strings.Join(missed, "; "))
 }
 
-// answering is Kubernetes by the first server that answers.
-func (c *Cluster) answering(ctx context.Context) (*kubeapi.Client, error) {
-	kube, others, err := c.ask(ctx, c.Plan.ControlPlanes())
+// anyKubernetes is Kubernetes by the first server that answers.
+func (c *Cluster) anyKubernetes(ctx context.Context) (*kubeapi.Client, error) {
+	kube, unreachable, err := c.firstAnswering(ctx, c.Plan.ControlPlanes())
 	if kube != nil || err != nil {
 		return kube, err
 	}
 
-	return nil, rollout.NoneReachable(others)
+	return nil, rollout.NoneReachable(unreachable)
 }
 
-// ask returns Kubernetes by the first of some servers that answers, and those that do not. One that takes a connection
-// and says nothing leaves time for the others, and for what the caller asks next.
-func (c *Cluster) ask(
+// firstAnswering returns Kubernetes by the first of some servers that answers, and those that do not. One that takes a
+// connection and says nothing leaves time for the others, and for what the caller asks next.
+func (c *Cluster) firstAnswering(
 	ctx context.Context, servers []plan.Node,
-) (kube *kubeapi.Client, others []rollout.Unreachable, err error) {
+) (kube *kubeapi.Client, unreachable []rollout.Unreachable, err error) {
 	for i, server := range servers {
 		if c.Addresses.Get(server.Name) == "" {
 			continue
 		}
 
-		if kube, err = c.apiOf(ctx, server.Name); err != nil {
+		if kube, err = c.kubernetesOf(ctx, server.Name); err != nil {
 			return nil, nil, err
 		}
 
-		_, why := share(ctx, len(servers)-i, kube.Nodes)
+		_, why := askWithinShare(ctx, len(servers)-i, kube.Nodes)
 		if why == nil {
 			return kube, nil, nil
 		}
 
-		others = append(others, rollout.Unreachable{Name: server.Name, Why: wait.Reason(why)})
+		unreachable = append(unreachable, rollout.Unreachable{Name: server.Name, Why: wait.Reason(why)})
 	}
 
-	return nil, others, nil
+	return nil, unreachable, nil
 }
 
 // SetUpOn is the SMBIOS UUID of the machine that has joined as a node, as Kubernetes has it.
@@ -89,7 +89,7 @@ func (c *Cluster) SetUpOn(ctx context.Context, n plan.Node) (string, error) {
 		return "", err
 	}
 
-	kube, err := c.answering(ctx)
+	kube, err := c.anyKubernetes(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -97,15 +97,15 @@ func (c *Cluster) SetUpOn(ctx context.Context, n plan.Node) (string, error) {
 	return kube.Machine(ctx, n.Name)
 }
 
-// members are the servers that Kubernetes knows as members of etcd.
-func (c *Cluster) members(ctx context.Context, nodes []kubeapi.Node) []etcd.Member {
+// plannedMembers are the servers that Kubernetes knows as members of etcd.
+func (c *Cluster) plannedMembers(ctx context.Context, nodes []kubeapi.Node) []etcd.Member {
 	var members []etcd.Member
 
 	for _, server := range c.Plan.ControlPlanes() {
 		i := slices.IndexFunc(nodes, func(n kubeapi.Node) bool { return n.Name == server.Name })
 		if i >= 0 {
 			ask, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
-			members = append(members, etcd.Member{Name: server.Name, Problem: c.problem(ask, nodes[i])})
+			members = append(members, etcd.Member{Name: server.Name, Problem: c.serverProblem(ask, nodes[i])})
 
 			cancel()
 		}
@@ -114,10 +114,10 @@ func (c *Cluster) members(ctx context.Context, nodes []kubeapi.Node) []etcd.Memb
 	return members
 }
 
-// problem is why a server is not healthy; empty: it is. What Kubernetes says of a node is old by up to a minute, so the
-// server's own API server is asked, which has its answer from its own member of etcd. One whose address is not known
-// cannot be asked.
-func (c *Cluster) problem(ctx context.Context, server kubeapi.Node) string {
+// serverProblem is why a server is not healthy; empty: it is. What Kubernetes says of a node is old by up to a minute,
+// so the server's own API server is asked, which has its answer from its own member of etcd. One whose address is not
+// known cannot be asked.
+func (c *Cluster) serverProblem(ctx context.Context, server kubeapi.Node) string {
 	switch {
 	case !server.Ready:
 		return "it is not ready in Kubernetes"
@@ -125,7 +125,7 @@ func (c *Cluster) problem(ctx context.Context, server kubeapi.Node) string {
 		return ""
 	}
 
-	kube, err := c.apiOf(ctx, server.Name)
+	kube, err := c.kubernetesOf(ctx, server.Name)
 	if err == nil {
 		_, err = kube.Nodes(ctx)
 	}
@@ -137,8 +137,8 @@ func (c *Cluster) problem(ctx context.Context, server kubeapi.Node) string {
 	return ""
 }
 
-// addresses of the servers; empty where one is not known.
-func (c *Cluster) addresses() []string {
+// serverAddresses of the servers; empty where one is not known.
+func (c *Cluster) serverAddresses() []string {
 	var all []string
 	for _, server := range c.Plan.ControlPlanes() {
 		all = append(all, c.Addresses.Get(server.Name))
@@ -147,8 +147,8 @@ func (c *Cluster) addresses() []string {
 	return all
 }
 
-// apiOf is Kubernetes by one server.
-func (c *Cluster) apiOf(ctx context.Context, server string) (*kubeapi.Client, error) {
+// kubernetesOf is Kubernetes by one server.
+func (c *Cluster) kubernetesOf(ctx context.Context, server string) (*kubeapi.Client, error) {
 	kubeconfig, err := c.kubeconfig(ctx)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (c *Cluster) apiOf(ctx context.Context, server string) (*kubeapi.Client, er
 	return c.connect([]byte(kubeconfig), c.Addresses.Get(server))
 }
 
-func order(later bool) int {
+func sortKey(later bool) int {
 	if later {
 		return 1
 	}
@@ -179,8 +179,9 @@ func (c *Cluster) kubeconfig(ctx context.Context) (string, error) {
 	return kubeconfig, nil
 }
 
-// share asks one of some questions, and leaves the others, and the caller, their part of the time that is left.
-func share[T any](ctx context.Context, questions int, ask func(context.Context) (T, error)) (T, error) {
+// askWithinShare asks one of some questions, and leaves the others, and the caller, their part of the time that is
+// left.
+func askWithinShare[T any](ctx context.Context, questions int, ask func(context.Context) (T, error)) (T, error) {
 	bound := wait.RequestTimeout
 	if end, ok := ctx.Deadline(); ok {
 		bound = min(bound, time.Until(end)/time.Duration(questions+1))

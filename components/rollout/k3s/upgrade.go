@@ -47,7 +47,7 @@ func (u *Upgrades) Upgrade(ctx context.Context, args *pulumi.ResourceHookArgs) e
 	}
 
 	if u.DryRun {
-		return u.preview(n, from)
+		return u.previewUpgrade(n, from)
 	}
 
 	return u.rollout.Disrupt(ctx, n, &nodeUpgrade{clusterNode{u.Cluster, n}}, n.Name+" is not upgraded")
@@ -63,8 +63,8 @@ func versionOf(inputs resource.PropertyMap) string {
 	return hookutil.String(joined.ObjectValue(), "version")
 }
 
-// preview says in a preview what will become of the node. A refusal is an error there, too.
-func (u *Upgrades) preview(n plan.Node, from string) error {
+// previewUpgrade says in a preview what will become of the node. A refusal is an error there, too.
+func (u *Upgrades) previewUpgrade(n plan.Node, from string) error {
 	to := u.Plan.K3s.Version
 	row := impact.NodeImpact{
 		Node: n.Name, Pool: n.Pool, Role: string(n.Role), Now: "K3s " + from, Wanted: "K3s " + to,
@@ -86,7 +86,7 @@ type nodeUpgrade struct{ clusterNode }
 
 // Evaluate finds out what is left to be done, also by hand.
 func (u *nodeUpgrade) Evaluate(ctx context.Context) (rollout.Work, error) {
-	now, err := u.running(ctx)
+	now, err := u.runningNode(ctx)
 	if err != nil || now.Kubelet == u.Plan.K3s.Version {
 		return rollout.Work{}, err
 	}
@@ -121,12 +121,12 @@ func (u *nodeUpgrade) WaitRejoined(ctx context.Context) error {
 	return nil
 }
 
-// running is what the node runs, as the first server that answers has it.
-func (u *nodeUpgrade) running(ctx context.Context) (now kubeapi.Node, err error) {
+// runningNode is what the node runs, as the first server that answers has it.
+func (u *nodeUpgrade) runningNode(ctx context.Context) (now kubeapi.Node, err error) {
 	err = wait.Until(ctx, u.Plan.NodeTimeout, u.Progress, func(ctx context.Context) error {
 		var there bool
 
-		kube, err := u.answering(ctx)
+		kube, err := u.anyKubernetes(ctx)
 		if err == nil {
 			now, there, err = kube.Node(ctx, u.node.Name)
 		}
@@ -150,7 +150,7 @@ func (u *nodeUpgrade) requestVersion(ctx context.Context, wanted plan.PlannedK3s
 		return err
 	}
 
-	machine, err := u.machine(ctx, u.node)
+	machine, err := u.vmOf(ctx, u.node)
 	if err == nil {
 		err = u.Proxmox.WriteGuestFile(ctx, machine, k3sconfig.FatalFile, "\n")
 	}
@@ -176,7 +176,7 @@ func (u *nodeUpgrade) keepVersion(ctx context.Context) error {
 	short, cancel := context.WithTimeout(ctx, u.Plan.SettleTimeout)
 	defer cancel()
 
-	now, err := u.running(short)
+	now, err := u.runningNode(short)
 	if err != nil || now.Kubelet == u.Plan.K3s.Version || !now.Ready {
 		return nil //nolint:nilerr // it is on its way
 	}

@@ -83,7 +83,7 @@ func (j *joinCheck) wait(ctx context.Context, timeout time.Duration) error {
 	return fmt.Errorf("%w\n%s", err, j.logs(ctx))
 }
 
-// sendDatastore tells the first server, once, which etcd it is to have.
+// sendDatastoreOnce tells the first server, once, which etcd it is to have.
 func (j *joinCheck) sendDatastoreOnce(ctx context.Context) error {
 	if j.datastoreSent || j.node.Name != j.Plan.ControlPlanes()[0].Name {
 		return nil

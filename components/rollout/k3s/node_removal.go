@@ -25,7 +25,7 @@ type nodeRemoval struct {
 	kube *kubeapi.Client
 	// server is what Kubernetes knows of a server; nil: it is none.
 	server *kubeapi.Server
-	// ready says that the node is ready, shut that an interrupted run has shut its VM down.
+	// ready says that the node is ready, shutDown that an interrupted run has shut its VM down.
 	ready, shutDown bool
 }
 

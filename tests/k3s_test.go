@@ -42,6 +42,8 @@ func TestK3s(t *testing.T) {
 		o *rehearsal.Options,
 	) {
 		o.Releases = []string{"v1.34.2+k3s1", "v1.34.3+k3s1"}
+		// The provider does not wait for the deletion of a file that another of the same name follows.
+		o.Latencies.Free = time.Second
 	})
 
 	// Agents join by the name of the API. No name is resolved here, but an address looks like one.

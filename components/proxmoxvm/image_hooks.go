@@ -213,6 +213,12 @@ func (h ImageHooks) RestoreImage(ctx context.Context, args *pulumi.ResourceHookA
 	return nil
 }
 
+// AwaitDeletions is a hook that runs before a file takes the place of one that was deleted right before: the provider
+// does not wait for that deletion, which could take the new file away.
+func (h ImageHooks) AwaitDeletions(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	return h.Proxmox.AwaitDeletions(ctx, hookutil.String(args.NewInputs, "nodeName"))
+}
+
 // isKept says whether a host has a volume after the deletions that run there.
 func (h ImageHooks) isKept(ctx context.Context, host, volume string) (bool, error) {
 	if err := h.Proxmox.AwaitDeletions(ctx, host); err != nil {

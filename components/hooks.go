@@ -228,7 +228,8 @@ func vmState(s rollout.Scope, report *preflight.Report, cluster string, n plan.N
 	replaced, err := s.Identities.Replaced(childName(cluster, n) + tokens.VMSuffix)
 	if err != nil {
 		return state, spec.Problem{
-			Path: "lifecycle.replace", Rule: fmt.Sprintf("whether the node was replaced already is not known: %v", err),
+			Path: "lifecycle.replace", Rule: fmt.Sprintf("could not determine whether the node was already "+
+				"replaced: %v", err),
 			Value: n.Name, Remedy: "run 'pulumi up' again, or take the node out of the list",
 		}
 	}

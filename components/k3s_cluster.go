@@ -72,7 +72,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 	case args.Preflight == nil && !ctx.DryRun():
 		return nil, errors.New("K3sCluster " + name + noReport)
 	case args.Plan.K3s == nil:
-		return nil, errors.New("K3sCluster " + name + ": the plan is of another kind")
+		return nil, errors.New("K3sCluster " + name + ": the plan is not for K3s")
 	case args.Plan.K3s.TokenProvided != (args.Token != nil):
 		return nil, errors.New("K3sCluster " + name + ": Token is required if, and only if, the plan has one given")
 	case args.Plan.K3s.IdentityProvided != (args.Identity != nil):

@@ -122,7 +122,7 @@ func TestDescribe(t *testing.T) {
 		"odd-work-3: live, for machine.kubelet.nodeIP.validSubnets[0], machine.kubelet.nodeIP.validSubnets[1]")
 
 	for _, other := range []string{"cp01", "odd-work-1"} {
-		assert.Contains(t, out.String(), other+": none, for it runs so already")
+		assert.Contains(t, out.String(), other+": none, for it already has this configuration")
 	}
 
 	since := time.Now()

@@ -328,7 +328,7 @@ func TestClocks(t *testing.T) {
 	r.Talos.Mend("home-worker-1", talos.ClockUnset)
 
 	// A time server is wrong: for the control plane, and for a new worker, which gets no certificate.
-	const wrong = "it takes the certificate of this program for expired, or not yet valid: " +
+	const wrong = "it rejects the certificate of this program as expired, or not yet valid: " +
 		"its clock or that of this machine is wrong; correct it ('date -u' shows it), then run 'pulumi up' again"
 
 	r.Talos.Break("home-control-1", talos.ClockBehind)

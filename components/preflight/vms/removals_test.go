@@ -71,7 +71,7 @@ func TestRemovals(t *testing.T) {
 		{2, planned(2, moved), ""},
 		{3, planned(1), "pools: 1 of 3 control planes would stay, and etcd needs 2 of them: nothing is removed (given: " +
 			"without c-control-2, c-control-3); " +
-			"remove 1 at most at once"},
+			"remove at most 1 at a time"},
 		{2, planned(1), "pools: 1 of 2 control planes would stay, and etcd needs 2 of them: nothing is removed (given: " +
 			"without c-control-2); " +
 			"add a control plane first"},

@@ -281,7 +281,7 @@ func (n *nodeRemoval) removeEtcdMember(ctx context.Context, m etcd.Member) error
 		case left != nil:
 			return left
 		default:
-			return wait.For("etcd to let %s go", n.Name)
+			return wait.For("etcd to remove the member of %s", n.Name)
 		}
 	})
 

@@ -352,8 +352,8 @@ func TestBadImages(t *testing.T) {
 	})
 
 	said := failUp(t, r.Stack)
-	assert.Contains(t, said, "/v1.12.4/nocloud-amd64.iso holds 9 bytes: that is not an image. Open it, and correct the URL, "+
-		"or what the factory is asked for")
+	assert.Contains(t, said, "/v1.12.4/nocloud-amd64.iso holds 9 bytes: that is not an image. Open the URL, then "+
+		"correct it, or the settings of image.factory")
 	assert.Empty(t, vmids(r))
 
 	up(t, r.Stack)

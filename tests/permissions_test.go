@@ -174,7 +174,7 @@ func TestPreviewReadsOnly(t *testing.T) {
 		slices.Sort(lines)
 
 		return strings.Join(slices.Compact(lines), "") + strings.Join(regexp.MustCompile(
-			"the credentials may only read, which is enough for this preview").FindAllString(out.String(), 1), "")
+			"the credentials are read-only, which is enough for this preview").FindAllString(out.String(), 1), "")
 	}
 
 	all := table()
@@ -183,7 +183,7 @@ func TestPreviewReadsOnly(t *testing.T) {
 	mayRead(t, r)
 	login(t, r.Stack, limitedToken, limitedSecret)
 
-	assert.Equal(t, all+"the credentials may only read, which is enough for this preview", table())
+	assert.Equal(t, all+"the credentials are read-only, which is enough for this preview", table())
 
 	before := r.Lab.World().Snapshot()
 

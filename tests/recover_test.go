@@ -247,9 +247,10 @@ func TestRecoverRefused(t *testing.T) {
 	require.NoError(t, os.WriteFile(broken, []byte("cluster: {}\n"), 0o600))
 
 	for want, o := range map[string]importcmd.Options{
-		"the cluster's secrets are lost with the state: give either --talosconfig":                        {},
-		"broken is not a secrets bundle: ":                                                                {Secrets: broken},
-		"cannot be compared with what the cluster runs with: k3s-dev-control-1 ({control}) does not tell": {Secrets: other},
+		"the cluster's secrets are lost with the state: give either --talosconfig": {},
+		"broken is not a secrets bundle: ":                                         {Secrets: broken},
+		"cannot be compared with what the cluster runs with: k3s-dev-control-1 ({control}) does not return its " +
+			"configuration": {Secrets: other},
 		"no such file": {Secrets: filepath.Join(t.TempDir(), "none")},
 	} {
 		want = strings.NewReplacer("{control}", addressOf(r, "k3s-dev-control-1"), "broken is", broken+" is").Replace(want)

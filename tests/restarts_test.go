@@ -204,7 +204,7 @@ func TestRefusedChange(t *testing.T) {
 
 	said := failUp(t, r.Stack)
 	assert.Contains(t, said, "is not as the state says: tags is ")
-	assert.Contains(t, said, "because an earlier update failed. Run 'pulumi up --refresh', which sees that")
+	assert.Contains(t, said, "because an earlier update failed. Run 'pulumi up --refresh', which detects this")
 
 	upRefresh(t, r.Stack)
 	assert.Contains(t, vmConfig(t, r, restartedWorker)["tags"], "fast")

@@ -477,8 +477,7 @@ func TestRestartFails(t *testing.T) {
 				return r.After(t.Context(), larger("a-vm"))
 			},
 			want: `a has not what its VM was changed for: VM 401 on host pve is not as the state says: memory is "2048" in ` +
-				`place of "4096", because Proxmox VE, or a proxy in its place, accepted the change and did not make it. Run ` +
-				`'pulumi up --refresh', which sees that`,
+				`place of "4096", because Proxmox VE, or a proxy in its place, accepted the change but did not apply it. Run 'pulumi up --refresh', which detects this`,
 			done: []string{"evaluate a"},
 		},
 		"Proxmox VE refuses": {

@@ -62,7 +62,8 @@ func TestK3sCertificates(t *testing.T) {
 			`if this machine's clock is wrong \('date -u' shows it\), correct it instead`
 
 		// An update that has nothing to do with it only says so.
-		assert.Regexp(t, "warning: the health of the nodes is not known: .*"+expired, upResult(t, r.Stack).StdOut)
+		assert.Regexp(t, "warning: could not determine the health of the nodes: .*"+expired, upResult(t,
+			r.Stack).StdOut)
 
 		before := r.Lab.World().Snapshot()
 		set(t, r.Stack, "pools.agent.memoryMiB", "3072")

@@ -200,8 +200,8 @@ func TestK3sIsKept(t *testing.T) {
 			_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out),
 				optdestroy.ErrorProgressStreams(out))
 			require.Error(t, err)
-			assert.Regexp(t, "edge-(server|agent)-1 is in the configuration, and its machine is not taken away; to recreate "+
-				"it, name it in lifecycle.replace; "+
+			assert.Regexp(t, "edge-(server|agent)-1 is in the configuration, so its machine is not removed; to "+
+				"recreate it, name it in lifecycle.replace; "+
 				"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'",
 				out.String())
 			assert.Equal(t, before, r.Lab.World().Snapshot())
@@ -210,7 +210,7 @@ func TestK3sIsKept(t *testing.T) {
 			_, err = r.Stack.Up(t.Context(), optup.Replace([]string{urnOf(t, r, "edge-server-1-vm")}),
 				optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
 			require.Error(t, err)
-			assert.Contains(t, out.String(), "edge-server-1 is in the configuration, and its machine is not taken away")
+			assert.Contains(t, out.String(), "edge-server-1 is in the configuration, so its machine is not removed")
 			assert.Equal(t, before, r.Lab.World().Snapshot())
 			requireRemembered(t, api)
 

@@ -195,7 +195,7 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 		_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out),
 			optdestroy.ErrorProgressStreams(out))
 		require.Error(t, err)
-		assert.Contains(t, out.String(), "home-worker-1 is in the configuration, and its machine is not taken away; to "+
+		assert.Contains(t, out.String(), "home-worker-1 is in the configuration, so its machine is not removed; to "+
 			"recreate it, name it in lifecycle.replace; "+
 			"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'")
 		assert.Equal(t, before, r.Lab.World().Snapshot())
@@ -457,7 +457,7 @@ func TestRemovalIsContinued(t *testing.T) {
 		Face: journal.Kubernetes, Call: regexp.MustCompile("^DELETE /api/v1/nodes/"), Kind: journal.Refuse,
 		Times: math.MaxInt,
 	})
-	assert.Contains(t, failUp(t, r.Stack), gone+" is not removed: Kubernetes does not forget its node: ")
+	assert.Contains(t, failUp(t, r.Stack), gone+" is not removed: could not delete its node from Kubernetes: ")
 	r.Lab.Journal().Clear()
 	requireVoters(t, r, 2)
 	assert.Contains(t, kubernetesNodes(t, api), gone)

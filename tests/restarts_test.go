@@ -233,7 +233,7 @@ func TestFailedUpdateEndsItsTurn(t *testing.T) {
 		said := failUp(t, r.Stack)
 		// The engine may end before it begins with the other VM.
 		if strings.Contains(said, "pair-control-1-vm updating") && strings.Contains(said, "pair-worker-1-vm updating") {
-			assert.Contains(t, said, "not begun: pair-")
+			assert.Contains(t, said, "not started: pair-")
 		}
 
 		assert.NotContains(t, said, "gave up after")

@@ -111,11 +111,11 @@ var remedies = map[string]remedied{
 		by("TestLiveChangesOfControlPlanes", "TestLiveChangesOfKubelets"),
 		by("TestLiveChangesOfControlPlanes", "TestLiveChangesOfKubelets"), "", "",
 	},
-	`"which Talos may not let be changed"`: {
+	`"which Talos may not allow to be changed"`: {
 		by("TestLiveChangesOfControlPlanes", "TestLiveChangesOfKubelets"),
 		by("TestLiveChangesOfControlPlanes", "TestLiveChangesOfKubelets"), "", "",
 	},
-	`"no second etcd is begun"`: {by("TestNoSecondEtcd"), by("TestNoSecondEtcd"), "", ""},
+	`"no second etcd cluster is bootstrapped"`: {by("TestNoSecondEtcd"), by("TestNoSecondEtcd"), "", ""},
 
 	// State and lock.
 	`the stack is locked`: {nil, by("TestSweep"), "", ""},
@@ -147,7 +147,7 @@ var remedies = map[string]remedied{
 		by("TestCheckSetUp"), by("TestIdentityWithoutNotes", "TestForeignTwinRefreshed"), "", "",
 	},
 	`"etcd is lost"`: {by("TestMadeAgain"), by("TestMadeAgain", "TestQuorumLost"), "", ""},
-	`"and whether it needs … is not known"`: {
+	`"and it is unknown whether it needs …"`: {
 		by("TestQuorumLost"), by("TestQuorumLost"), "", "",
 	},
 	`"etcd takes no writes, because … is out of space"`:    {by("TestSickEtcd"), by("TestSickEtcd"), "", ""},
@@ -165,13 +165,13 @@ var remedies = map[string]remedied{
 	`"is not removed"`: {
 		by("TestSickNodesLeave", "TestDrainIsBounded"), by("TestSickNodesLeave", "TestDrainIsBounded"), "", "",
 	},
-	`a node cannot be repaired`:                                    {nil, by("TestDeadNodes", "TestSickNodesLeave"), "", ""},
-	`"is in the configuration, and its machine is not taken away"`: {by("TestK3sIsKept"), by("TestK3sIsKept"), "", ""},
-	`Pulumi refuses to destroy, because of delete hooks`:           {nil, by("TestForeignVM"), "", ""},
-	`Pulumi refuses to delete or replace a protected resource`:     {nil, by("TestCompiledProgram"), "", ""},
-	`"a disk is not removed from a VM"`:                            {by("TestDiskRemoved"), by("TestDiskRemoved"), "", ""},
-	`"has left the cluster, and its VM is still there"`:            {by("TestHostDown"), by("TestHostDown"), "", ""},
-	`"cannot be deleted: it is"`:                                   {by("TestHostDown"), by("TestHostDown"), "", ""},
+	`a node cannot be repaired`:                                {nil, by("TestDeadNodes", "TestSickNodesLeave"), "", ""},
+	`"is in the configuration, so its machine is not removed"`: {by("TestK3sIsKept"), by("TestK3sIsKept"), "", ""},
+	`Pulumi refuses to destroy, because of delete hooks`:       {nil, by("TestForeignVM"), "", ""},
+	`Pulumi refuses to delete or replace a protected resource`: {nil, by("TestCompiledProgram"), "", ""},
+	`"a disk is not removed from a VM"`:                        {by("TestDiskRemoved"), by("TestDiskRemoved"), "", ""},
+	`"has left the cluster, and its VM is still there"`:        {by("TestHostDown"), by("TestHostDown"), "", ""},
+	`"cannot be deleted: it is"`:                               {by("TestHostDown"), by("TestHostDown"), "", ""},
 }
 
 // sourcesOf reads the Go and shell files of the repository: of the program, and of the tests by their functions. Texts

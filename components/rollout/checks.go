@@ -99,7 +99,8 @@ func CheckWorkers(p *plan.Plan, nodes []kubeapi.Node, name string) error {
 		return nil
 	}
 
-	return fmt.Errorf("%d of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are %s",
+	return fmt.Errorf("%d of the workers may be unavailable (lifecycle.upgrade.maxUnavailable), and these are not "+
+		"ready: %s",
 		p.MaxUnavailable, strings.Join(slices.Sorted(slices.Values(away)), ", "))
 }
 
@@ -126,14 +127,14 @@ const ToDestroy = "to destroy the whole cluster, set lifecycle.teardown to true 
 // RefuseRemoval is why the machine of a node that stays is not taken away: the cluster is being destroyed, or something
 // else wants a new VM.
 func RefuseRemoval(name string) error {
-	return fmt.Errorf("%s is in the configuration, and its machine is not taken away; to recreate it, name it in "+
+	return fmt.Errorf("%s is in the configuration, so its machine is not removed; to recreate it, name it in "+
 		"lifecycle.replace; %s", name, ToDestroy)
 }
 
 // SuggestForce adds to why a step of a removal has failed how the node is removed nevertheless.
 func SuggestForce(failed error) error {
 	return fmt.Errorf(
-		"%w; if the node is broken, name it in lifecycle.forceRemove, and it is removed without that", failed)
+		"%w; if the node is broken, name it in lifecycle.forceRemove to remove it without this step", failed)
 }
 
 // PreviewRemoval evaluates a removal by the members of etcd as they are now. Too few members are an error. What is
@@ -144,7 +145,7 @@ func PreviewRemoval(name string, d etcd.MemberRemoval, warn func(string)) error 
 	}
 
 	if err := d.Evaluate(); err != nil {
-		warn(fmt.Sprintf("as it is now, %s would not be removed: %v", name, err))
+		warn(fmt.Sprintf("in the current state of etcd, %s would not be removed: %v", name, err))
 	}
 
 	return nil

@@ -199,8 +199,9 @@ func (f FinalCheck) warnOfForeign(node string, found kubeapi.LabelChanges) {
 			continue
 		}
 
-		f.Warn(fmt.Sprintf("%s has %s with the value %s, which this program has not set: it stays as it is, and does not "+
-			"become %s. Remove it with kubectl, then run 'pulumi up' again", node, foreign.Path, foreign.Before, foreign.After))
+		f.Warn(fmt.Sprintf("%s has %s with the value %s, which was not set by this program and is not changed to "+
+			"%s. Remove it with kubectl, then run 'pulumi up' again", node, foreign.Path, foreign.Before,
+			foreign.After))
 	}
 }
 

@@ -66,7 +66,7 @@ func (l *Limiter) Acquire(
 	if err := l.waitForReplaced(ctx, role, bound, progress); err != nil {
 		release(err)
 
-		return nil, fmt.Errorf("%s: not begun: %w", name, err)
+		return nil, fmt.Errorf("%s: not started: %w", name, err)
 	}
 
 	return release, nil
@@ -95,7 +95,7 @@ func (l *Limiter) queue(
 		if l.failed != "" {
 			defer l.mu.Unlock()
 
-			return fmt.Errorf("%s: not begun: %s failed", name, l.failed)
+			return fmt.Errorf("%s: not started: %s failed", name, l.failed)
 		}
 
 		if l.free(role) {
@@ -160,7 +160,7 @@ func (l *Limiter) waitForReplaced(
 		}
 
 		if err := wait.Until(ctx, bound, progress, away[0].missing); err != nil {
-			return fmt.Errorf("%s is away: %w", away[0].name, err)
+			return fmt.Errorf("%s is unavailable: %w", away[0].name, err)
 		}
 
 		l.mu.Lock()
@@ -208,7 +208,7 @@ func (l *Limiter) Failed() string {
 // Stopped is why no node is admitted any more; nil while nodes are.
 func (l *Limiter) Stopped() error {
 	if name := l.Failed(); name != "" {
-		return fmt.Errorf("not begun: %s failed", name)
+		return fmt.Errorf("not started: %s failed", name)
 	}
 
 	return nil

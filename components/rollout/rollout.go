@@ -207,7 +207,7 @@ func (d *Disruption) recheck(ctx context.Context, e impact.Effect) error {
 		return err
 	}
 
-	err = fmt.Errorf("it was drained, and is uncordoned again, for the cluster has changed meanwhile: %w", err)
+	err = fmt.Errorf("it was drained, and is uncordoned again because the cluster has changed in the meantime: %w", err)
 
 	return errors.Join(err, d.drain.undo(ctx))
 }
@@ -315,7 +315,7 @@ func (d Drain) Evict(ctx context.Context) error {
 // Cordon keeps pods off the node.
 func (d Drain) Cordon(ctx context.Context) error {
 	if err := d.Kube.Cordon(ctx, d.Node); err != nil {
-		return fmt.Errorf("it is not cordoned: %w", err)
+		return fmt.Errorf("could not cordon it: %w", err)
 	}
 
 	return nil

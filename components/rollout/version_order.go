@@ -57,7 +57,7 @@ func (v ControlPlaneVersions) Check(ctx context.Context, s Scope, n plan.Node, k
 				Remedy: "run 'pulumi up' without --target and --exclude, or let the flag include the control planes",
 			}
 		case !s.DryRun:
-			return fmt.Errorf("%s is not changed: which version control plane %s has is not known after %s; "+
+			return fmt.Errorf("%s is not changed: could not determine the version of control plane %s within %s; "+
 				"run 'pulumi up' without --target and --exclude", n.Name, c.Name, bound)
 		}
 	}

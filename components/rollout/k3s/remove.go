@@ -81,7 +81,7 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		case errors.Is(err, vmidentity.ErrOtherVM):
 			return err
 		case err != nil:
-			return fmt.Errorf("%s: whether its machine is the one that has joined is not known: %w", l.name, err)
+			return fmt.Errorf("%s: could not determine whether its machine is the one that joined: %w", l.name, err)
 		case !gone && !slices.Contains(r.Plan.Replace, l.name):
 			if !r.DryRun {
 				r.Limiter.Stop(l.name)
@@ -194,7 +194,7 @@ func (r *Removals) preview(ctx context.Context, l leavingNode) error {
 
 	members, err := r.etcdMembers(ctx, kube)
 	if err != nil {
-		r.Warn(fmt.Sprintf("whether %s may leave is not known: %v", l.name, err))
+		r.Warn(fmt.Sprintf("could not determine whether %s may leave the cluster: %v", l.name, err))
 
 		return nil
 	}
@@ -270,7 +270,7 @@ func (r *Removals) etcdMembers(ctx context.Context, kube *kubeapi.Client) ([]etc
 
 		m := etcd.Member{Name: n.Name, Learner: s.Learner}
 
-		if m.Problem = "its VM is shut down, to be removed"; !s.Leaving {
+		if m.Problem = "its VM is shut down for the removal"; !s.Leaving {
 			m.Problem = r.problem(ctx, n)
 		}
 
@@ -408,7 +408,7 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 	}
 
 	if err := n.kube.DeleteNode(ctx, n.name); err != nil {
-		return fmt.Errorf("Kubernetes does not forget its node: %w", err)
+		return fmt.Errorf("could not delete its node from Kubernetes: %w", err)
 	}
 
 	return n.kube.WaitForgotten(ctx, n.name, n.Plan.NodeTimeout, n.Progress)
@@ -436,7 +436,8 @@ func (n *nodeRemoval) checkMachine(ctx context.Context) error {
 		return rollout.SuggestForce(err)
 	}
 
-	n.Warn(fmt.Sprintf("%s is removed although it is not known to be the one of the state: %v", n.name, err))
+	n.Warn(fmt.Sprintf("%s is removed although it could not be identified as the machine of the state: %v", n.name,
+		err))
 
 	return nil
 }
@@ -510,7 +511,7 @@ func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) (err error) {
 		err = d.Cordon(ctx)
 	default:
 		return spec.Blocked(
-			"Kubernetes hears nothing of it",
+			"it does not report to Kubernetes",
 			"bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
 		)
 	}
@@ -522,7 +523,7 @@ func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) (err error) {
 		return rollout.SuggestForce(err)
 	}
 
-	n.Warn(fmt.Sprintf("%s is removed although its pods did not leave it: %v", n.name, err))
+	n.Warn(fmt.Sprintf("%s is removed although it could not be drained: %v", n.name, err))
 
 	return nil
 }
@@ -548,13 +549,13 @@ func (n *nodeRemoval) removeEtcdMember(ctx context.Context) error {
 	}
 
 	if err != nil {
-		n.Warn(fmt.Sprintf("%s is removed although its VM is not known to be off: %v", n.name, err))
+		n.Warn(fmt.Sprintf("%s is removed although it is unknown whether its VM is off: %v", n.name, err))
 	}
 
 	n.Progress(n.name + " leaves etcd")
 
 	if err := n.kube.RemoveMember(ctx, n.name, n.Plan.NodeTimeout, n.Progress); err != nil {
-		return fmt.Errorf("etcd does not let it go: %w", err)
+		return fmt.Errorf("etcd did not remove its member: %w", err)
 	}
 
 	return nil

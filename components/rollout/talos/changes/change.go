@@ -126,7 +126,7 @@ func (r *Changes) previewDisruption(ctx context.Context, c nodeChange, effect im
 	}
 
 	if err != nil {
-		r.Warn(fmt.Sprintf("as it is now, %s would not be taken down: %v", c.Name, err))
+		r.Warn(fmt.Sprintf("in the current state of the cluster, %s would not be disrupted: %v", c.Name, err))
 	}
 
 	return quorum
@@ -165,7 +165,7 @@ func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
 
 	now, err := talosapi.Ask(ctx, c.Target, c.credentials)
 	if err == nil && c.wanted == nil {
-		err = errors.New("what it is to run is not known yet")
+		err = errors.New("its new configuration is not known yet")
 	}
 
 	if err == nil {

@@ -306,7 +306,8 @@ func (r *Changes) warnOfRemoved(ctx context.Context, c nodeChange, now talosapi.
 // warnFound shows what was found, or why nothing can be.
 func (r *Changes) warnFound(subject string, found []string, err error) {
 	if err != nil {
-		found = []string{fmt.Sprintf("what %s uses of Kubernetes that is gone in the next version cannot be looked for: %v",
+		found = []string{fmt.Sprintf("could not check whether %s uses flags or APIs of Kubernetes that are removed "+
+			"in the next version: %v",
 			subject, wait.Reason(err))}
 	}
 

@@ -128,7 +128,7 @@ func (r *Changes) pending(ctx context.Context, c nodeChange) (talosapi.System, [
 
 // waitDisruption waits until the cluster can do without the node.
 func (r *Changes) waitDisruption(ctx context.Context, c nodeChange, e impact.Effect) error {
-	return rollout.WaitHealthy(ctx, r.Plan, r.Progress, "the cluster to do without "+c.Name,
+	return rollout.WaitHealthy(ctx, r.Plan, r.Progress, "the cluster to tolerate the outage of "+c.Name,
 		func(ctx context.Context) error { return r.checkDisruption(ctx, c, e) })
 }
 
@@ -224,8 +224,9 @@ func (r *Changes) checkNotReset(ctx context.Context, c nodeChange) error {
 	case !strings.EqualFold(machine.UUID, c.UUID):
 		return otherMachine(c, machine.UUID)
 	default:
-		return fmt.Errorf("%s at %s has lost its configuration: its disk was wiped, or the node was reset. It cannot leave "+
-			"the cluster by itself: to have it made again, name it in lifecycle.replace and lifecycle.forceRemove, then run "+
+		return fmt.Errorf("%s at %s has lost its configuration: its disk was wiped, or the node was reset. It "+
+			"cannot leave the cluster by itself: to recreate it, name it in lifecycle.replace and "+
+			"lifecycle.forceRemove, then run "+
 			"'pulumi up' again", c.Name, c.Address)
 	}
 }

@@ -77,7 +77,7 @@ func (c *Cluster) CurrentCredentials(ctx context.Context) (talosapi.Credentials,
 	}
 
 	if !known {
-		return current, fmt.Errorf("the credentials of the cluster are not known after %s", c.Plan.NodeTimeout)
+		return current, fmt.Errorf("the credentials of the cluster were not available within %s", c.Plan.NodeTimeout)
 	}
 
 	return current, nil
@@ -230,7 +230,8 @@ func (c *Cluster) BackupEtcd(
 		return talosapi.EtcdSnapshot(ctx, controlPlanes, credentials, c.Plan.TransferTimeout, w)
 	})
 	if err != nil {
-		return fmt.Errorf("no snapshot of etcd could be kept in %s: %w; mend that, or set lifecycle.backup.enabled to false",
+		return fmt.Errorf("no snapshot of etcd could be kept in %s: %w; fix the cause, or set "+
+			"lifecycle.backup.enabled to false",
 			c.Snapshots.Dir, err)
 	}
 
@@ -239,7 +240,7 @@ func (c *Cluster) BackupEtcd(
 		note = "; it is not encrypted: state lifecycle.backup.recipients"
 	}
 
-	c.Progress(fmt.Sprintf("etcd is kept in %s, up to revision %d", s.Path, s.Revision) + note)
+	c.Progress(fmt.Sprintf("snapshot of etcd saved in %s, up to revision %d", s.Path, s.Revision) + note)
 
 	return nil
 }

@@ -82,7 +82,7 @@ func (r *Removals) preview(ctx context.Context, l leavingNode) error {
 
 	members, err := talosapi.EtcdMembers(ctx, r.Peers(l.Target, l.role), l.credentials)
 	if err != nil {
-		r.Warn(fmt.Sprintf("whether %s may leave is not known: %v", l.Name, err))
+		r.Warn(fmt.Sprintf("could not determine whether %s may leave the cluster: %v", l.Name, err))
 
 		return nil
 	}
@@ -152,7 +152,7 @@ func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ impact.Effect) (err
 	n.UUID, err = n.Identities.CheckLeaving(ctx, n.vm)
 	if errors.Is(err, vmidentity.ErrUnknown) {
 		return n.continueIfForced(ctx, err,
-			"it is removed all the same, and what answers at its address is asked for nothing")
+			"it is removed anyway, and nothing is sent to its address")
 	}
 
 	return err
@@ -191,7 +191,7 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 	}
 
 	if err := n.kube.DeleteNode(ctx, n.Name); err != nil {
-		return fmt.Errorf("Kubernetes does not forget its node: %w", err)
+		return fmt.Errorf("could not delete its node from Kubernetes: %w", err)
 	}
 
 	if n.planned != nil {
@@ -213,7 +213,7 @@ func (n *nodeRemoval) continueIfForced(ctx context.Context, failed error, strong
 	case !n.forced:
 		return rollout.SuggestForce(failed)
 	default:
-		n.Warn(fmt.Sprintf("%s: %v: %s, for it is named in lifecycle.forceRemove", n.Name, failed, stronger))
+		n.Warn(fmt.Sprintf("%s: %v: %s, because it is named in lifecycle.forceRemove", n.Name, failed, stronger))
 
 		return nil
 	}
@@ -226,11 +226,11 @@ func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) error {
 		return n.continueIfForced(ctx, d.Run(ctx), "")
 	}
 
-	if err := n.continueIfForced(ctx, d.Cordon(ctx), "it is removed without"); err != nil || n.dead != nil {
+	if err := n.continueIfForced(ctx, d.Cordon(ctx), "it is removed without this step"); err != nil || n.dead != nil {
 		return err
 	}
 
-	return n.continueIfForced(ctx, d.Evict(ctx), "its pods are given up")
+	return n.continueIfForced(ctx, d.Evict(ctx), "its pods are not evicted")
 }
 
 // unreachable is why the node does not answer, nil when it does. One that is said to be dead is asked once.
@@ -260,7 +260,7 @@ func (n *nodeRemoval) removeEtcdMember(ctx context.Context, m etcd.Member) error
 	if left != nil && n.forced {
 		if n.dead == nil {
 			n.Warn(fmt.Sprintf(
-				"%v: another control plane removes its member, for it is named in lifecycle.forceRemove", left))
+				"%v: another control plane removes its member, because it is named in lifecycle.forceRemove", left))
 		}
 
 		for _, t := range others {

@@ -43,8 +43,9 @@ func TestK3sCertificates(t *testing.T) {
 		preview, err := r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out))
 		require.NoError(t, err)
 		assert.Equal(t, 1, preview.ChangeSummary[apitype.OpReplace])
-		assert.NotContains(t, out.String(), "is not known")
+		assert.NotContains(t, out.String(), "could not determine")
 		assert.NotContains(t, out.String(), "are not known")
+		assert.NotContains(t, out.String(), "not available")
 		assert.Less(t, time.Since(started), wait)
 
 		outputs = upResult(t, r.Stack).Outputs

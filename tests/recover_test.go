@@ -115,7 +115,8 @@ $`, said)
 
 	t.Run("nothing to bring back", func(t *testing.T) {
 		_, _, err := tryAdopt(t, r, importcmd.Options{})
-		require.EqualError(t, err, "the state of stack dev has all that the program wants: there is nothing to import")
+		require.EqualError(t, err, "the state of stack dev has all resources of the program: there is nothing to "+
+			"import")
 	})
 }
 
@@ -143,7 +144,7 @@ func TestRecoverSources(t *testing.T) {
 
 			files, said := adoptable(t, r, importcmd.Options{Talosconfig: talosconfig})
 			assert.NotContains(t, said, "absent")
-			assert.NotContains(t, said, "not known here")
+			assert.NotContains(t, said, "cannot look up")
 			importFile(t, r, files.Import)
 			requireUntouched(t, r)
 			assert.Equal(t, resources, identities(t, r.Stack))
@@ -236,7 +237,8 @@ func TestRecoverRefused(t *testing.T) {
 	r := rehearse(t, "dev")
 
 	_, said, err := tryAdopt(t, r, importcmd.Options{})
-	require.EqualError(t, err, "nothing that the program wants is on Proxmox VE: to make it all, run an update")
+	require.EqualError(t, err, "none of the resources of the program exist on Proxmox VE: to create them, run an "+
+		"update")
 	assert.Contains(t, said, "absent  k3s-dev-control-1-vm      no VM has VMID 401\n")
 
 	up(t, r.Stack)

@@ -237,7 +237,8 @@ func (r *resolver) checkTemplateVMID(p *pool, vmids []ownedRange[int]) {
 
 	for _, h := range vmids {
 		if h.First <= id && id <= h.Last {
-			r.once(p.planned.Image.Path, "is a VMID of "+h.path+" "+h.String()+", which are for nodes", strconv.Itoa(id),
+			r.once(p.planned.Image.Path, "is a VMID of "+h.path+" "+h.String()+", which are reserved for nodes",
+				strconv.Itoa(id),
 				"choose a range without it, or give the template another VMID")
 		}
 	}

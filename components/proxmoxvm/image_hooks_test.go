@@ -149,7 +149,7 @@ func TestRestoreImage(t *testing.T) {
 		"silent host": {
 			deleted: file.Name, datastore: "local", store: fakeProxmox{err: errors.New("no answer")},
 			want: "host pve does not report whether it still has image local:iso/" + file.Name +
-				" still: no answer. Run 'pulumi up --refresh'",
+				": no answer. Run 'pulumi up --refresh'",
 		},
 		"mirror away": {
 			deleted: file.Name, datastore: "local", store: fakeProxmox{refused: errors.New("404")},

@@ -486,8 +486,8 @@ func (i *Identities) stateSetUp(vmid int) (uuid string, certain bool) {
 // unknownSetUp says what to do about a VM of which it is not known whether a node was set up on it. In a preview, it is
 // a warning.
 func (i *Identities) unknownSetUp(n plan.Node, f Found, why error) error {
-	unknown := fmt.Sprintf("could not determine whether %s was set up on VM %d (host %s): the notes of the VM do "+
-		"not state its UUID, and the node could not be queried: %v",
+	unknown := fmt.Sprintf("could not determine whether %s was set up on VM %d (host %s): "+
+		"the notes of the VM do not state its UUID, and the node could not be queried: %v",
 		n.Name, f.VM.ID, f.VM.Host, why)
 
 	if i.ctx.DryRun() {

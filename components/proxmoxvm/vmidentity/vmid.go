@@ -28,8 +28,8 @@ func CheckVMIDFree(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack str
 	}
 
 	if v.Silent {
-		return fmt.Errorf("VMID %d, meant for %q, is already used by a VM on host %s, which does not answer: its "+
-			"owner is unknown. Start the host, or choose another range", vmid, name, v.Host)
+		return fmt.Errorf("VMID %d, meant for %q, is already used by a VM on host %s, which does not answer: "+
+			"its owner is unknown. Start the host, or choose another range", vmid, name, v.Host)
 	}
 
 	found, ours := Found{VM: v}, OfCluster(v, p)

@@ -75,7 +75,7 @@ func TestArguments(t *testing.T) {
 			k3sCluster(&K3sClusterArgs{Plan: &k3s, Proxmox: api}),
 		},
 		{
-			"K3sCluster c: the plan is of another kind",
+			"K3sCluster c: the plan is not for K3s",
 			k3sCluster(&K3sClusterArgs{Plan: p, Preflight: report, Proxmox: api}),
 		},
 		{
@@ -114,8 +114,9 @@ func TestArguments(t *testing.T) {
 			worker(GPUWorker{Name: "g-1", Args: &TalosNodeArgs{Proxmox: api, Node: n}}),
 		},
 		{
-			"GPUWorkerPool g: Device of g-1 is nil, and the resource mapping of its GPU is made of it; set what " +
-				"proxmoxapi.Client.PCIDevices says of 0000:01:00.0, or Exists where an earlier update made the mapping",
+			"GPUWorkerPool g: Device of g-1 is nil, but the resource mapping of its GPU is created from it; set it " +
+				"to the device that proxmoxapi.Client.PCIDevices returns for 0000:01:00.0, or set Exists if an " +
+				"earlier update created the mapping",
 			worker(GPUWorker{Name: "g-1", Args: &TalosNodeArgs{Proxmox: api, Node: gpu}}),
 		},
 		{

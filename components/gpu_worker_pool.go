@@ -72,8 +72,9 @@ func NewGPUWorkerPool(ctx *pulumi.Context, name string, args *GPUWorkerPoolArgs,
 		}
 
 		if w.Args.makesMapping() && w.Device == nil && !w.Exists && !ctx.DryRun() {
-			return nil, fmt.Errorf("GPUWorkerPool %s: Device of %s is nil, and the resource mapping of its GPU is made of it; "+
-				"set what proxmoxapi.Client.PCIDevices says of %s, or Exists where an earlier update made the mapping", name,
+			return nil, fmt.Errorf("GPUWorkerPool %s: Device of %s is nil, but the resource mapping of its GPU is "+
+				"created from it; set it to the device that proxmoxapi.Client.PCIDevices returns for %s, or set "+
+				"Exists if an earlier update created the mapping", name,
 				w.Name, w.Args.Node.GPU.BDF)
 		}
 

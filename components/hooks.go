@@ -29,6 +29,8 @@ type vmHooks struct {
 	checkDownloaded *pulumi.ResourceHook
 	// restoreImage runs after an image was deleted, and has it downloaded again where nodes boot from it.
 	restoreImage *pulumi.ResourceHook
+	// awaitDeletions runs before a file is written that may take the place of one.
+	awaitDeletions *pulumi.ResourceHook
 	// checkVMIDFree runs before a VM is made: without a template, the provider would take over a VM that has the VMID.
 	checkVMIDFree *pulumi.ResourceHook
 	// checkImage runs before a VM is made, and refuses an incomplete image.
@@ -113,6 +115,7 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	register(&h.checkDownloaded, "image-downloaded", images.CheckDownloaded)
 	register(&h.checkImage, "image-whole", images.CheckImage)
 	register(&h.restoreImage, "image-restored", images.RestoreImage)
+	register(&h.awaitDeletions, "deletions-ended", images.AwaitDeletions)
 	register(&h.checkVMIDFree, "vmid-free", checkVMIDFree)
 	register(&h.checkComplete, "vm-resumed", checkComplete)
 	register(&h.applyOnline, "vm-grown", updates.ApplyOnline, previews)
@@ -159,6 +162,11 @@ func (h *vmHooks) ofImages() *pulumi.ResourceHookBinding {
 		BeforeCreate: []*pulumi.ResourceHook{h.checkDownload}, AfterCreate: []*pulumi.ResourceHook{h.checkDownloaded},
 		AfterDelete: h.held(h.restoreImage),
 	}
+}
+
+// ofFiles are the hooks of what is written to a host.
+func (h *vmHooks) ofFiles() *pulumi.ResourceHookBinding {
+	return &pulumi.ResourceHookBinding{BeforeCreate: []*pulumi.ResourceHook{h.awaitDeletions}}
 }
 
 // ofCompanions are the hooks of what belongs to a VM.
@@ -220,7 +228,8 @@ func vmState(s rollout.Scope, report *preflight.Report, cluster string, n plan.N
 	replaced, err := s.Identities.Replaced(childName(cluster, n) + tokens.VMSuffix)
 	if err != nil {
 		return state, spec.Problem{
-			Path: "lifecycle.replace", Rule: fmt.Sprintf("whether the node was replaced already is not known: %v", err),
+			Path: "lifecycle.replace", Rule: fmt.Sprintf("could not determine whether the node was already "+
+				"replaced: %v", err),
 			Value: n.Name, Remedy: "run 'pulumi up' again, or take the node out of the list",
 		}
 	}

@@ -72,7 +72,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 	case args.Preflight == nil && !ctx.DryRun():
 		return nil, errors.New("K3sCluster " + name + noReport)
 	case args.Plan.K3s == nil:
-		return nil, errors.New("K3sCluster " + name + ": the plan is of another kind")
+		return nil, errors.New("K3sCluster " + name + ": the plan is not for K3s")
 	case args.Plan.K3s.TokenProvided != (args.Token != nil):
 		return nil, errors.New("K3sCluster " + name + ": Token is required if, and only if, the plan has one given")
 	case args.Plan.K3s.IdentityProvided != (args.Identity != nil):
@@ -300,7 +300,8 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*k3sNodeArgs, err
 		Node: n, Origin: k3sOrigin(pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
 		AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(),
 		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: b.hooks.of(b.hooks.checkVMIDFree),
-		After: b.before(n), Incomplete: b.report.Incomplete(n), Absent: b.report.AbsentVMIDs()[n.VMID],
+		fileHooks: b.hooks.ofFiles(),
+		After:     b.before(n), Incomplete: b.report.Incomplete(n), Absent: b.report.AbsentVMIDs()[n.VMID],
 		State: state, identities: b.hooks.scope.Identities, companions: b.hooks.ofCompanions(b.report),
 	}
 

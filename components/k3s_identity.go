@@ -133,8 +133,8 @@ func sameToken(identity, token string) error {
 	}
 
 	return spec.Problems{{
-		Path: "k3sToken", Rule: "must stay as it was when the cluster was made: its servers accept no other",
-		Remedy: "run 'pulumi config rm k3sToken', for the state keeps the token; a cluster with another is a new one",
+		Path: "k3sToken", Rule: "must stay as it was when the cluster was created: its servers accept no other token",
+		Remedy: "run 'pulumi config rm k3sToken': the state has the token; a different token needs a new cluster",
 	}}
 }
 
@@ -155,8 +155,9 @@ func sameIdentity(identity, files string) error {
 	}
 
 	return spec.Problems{{
-		Path: "k3sIdentity", Rule: "is of another cluster than the state: its servers accept no other identity",
-		Remedy: "run 'pulumi config rm k3sIdentity', for the state keeps the identity",
+		Path: "k3sIdentity", Rule: "belongs to a different cluster than the one in the state, whose servers accept " +
+			"no other identity",
+		Remedy: "run 'pulumi config rm k3sIdentity': the state has the identity",
 	}}
 }
 
@@ -172,8 +173,9 @@ func sameNetworks(identity string, k *plan.PlannedK3s) error {
 
 	hold := func(path, kept, now string) {
 		if kept != now {
-			problems.Add(path, "must stay as it was when the cluster was made: its nodes and services have addresses of it",
-				now, "state "+kept+"; a cluster with another is a new one")
+			problems.Add(path, "must stay as it was when the cluster was created: its nodes and services have "+
+				"addresses from this network",
+				now, "state "+kept+"; a different network needs a new cluster")
 		}
 	}
 

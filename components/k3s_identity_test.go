@@ -20,8 +20,8 @@ func TestSameToken(t *testing.T) {
 
 	require.NoError(t, sameToken(text, "the-first-of-the-operators"))
 	require.EqualError(t, sameToken(text, "another-of-the-operators"), "the configuration has 1 problem:\n"+
-		"  - k3sToken: must stay as it was when the cluster was made: its servers accept no other; "+
-		"run 'pulumi config rm k3sToken', for the state keeps the token; a cluster with another is a new one")
+		"  - k3sToken: must stay as it was when the cluster was created: its servers accept no other token; "+
+		"run 'pulumi config rm k3sToken': the state has the token; a different token needs a new cluster")
 }
 
 // TestSameNetworks: a cluster keeps the networks that it was made with, those of older states included.
@@ -37,6 +37,7 @@ func TestSameNetworks(t *testing.T) {
 	require.NoError(t, sameNetworks(text, &plan.PlannedK3s{Pods: plan.K3sPods, Services: plan.K3sServices}))
 	require.EqualError(t, sameNetworks(text, &plan.PlannedK3s{
 		Pods: netip.MustParsePrefix("10.100.0.0/16"), Services: plan.K3sServices,
-	}), "the configuration has 1 problem:\n  - k3s.clusterCIDR: must stay as it was when the cluster was made: its nodes "+
-		"and services have addresses of it (given: 10.100.0.0/16); state 10.42.0.0/16; a cluster with another is a new one")
+	}), "the configuration has 1 problem:\n  - k3s.clusterCIDR: must stay as it was when the cluster was created: "+
+		"its nodes and services have addresses from this network (given: 10.100.0.0/16); state 10.42.0.0/16; a "+
+		"different network needs a new cluster")
 }

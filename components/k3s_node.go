@@ -62,6 +62,8 @@ type k3sNodeArgs struct {
 	// identities tell the node's VM from another. companions are the hooks of what belongs to the VM.
 	identities *vmidentity.Identities
 	companions proxmoxvm.CompanionHooks
+	// fileHooks are the hooks of the user data's file.
+	fileHooks *pulumi.ResourceHookBinding
 }
 
 // K3sNode is one machine with K3s: its user data, its VM, and that it has joined.
@@ -177,6 +179,7 @@ func newUserData(ctx *pulumi.Context, name string, args *k3sNodeArgs,
 	}, append(opts,
 		pulumi.AdditionalSecretOutputs([]string{"sourceRaw"}),
 		pulumi.IgnoreChanges(ignored),
+		pulumi.ResourceHooks(args.fileHooks),
 		// The new file has the name of the old one.
 		pulumi.DeleteBeforeReplace(true))...)
 	if err != nil {

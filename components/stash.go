@@ -18,7 +18,7 @@ func stashedText(s *pulumi.Stash) pulumi.StringOutput {
 	return s.Output.ApplyT(func(value any) (string, error) {
 		text, ok := value.(string)
 		if !ok {
-			return "", errors.New("the state keeps a value that is not a text")
+			return "", errors.New("the state has a value that is not a string")
 		}
 
 		return text, nil

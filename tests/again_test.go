@@ -37,7 +37,7 @@ func TestMadeAgain(t *testing.T) {
 		requireNoChange(t, r.Stack)
 	})
 
-	const refused = "etcd is lost: no control plane holds its data, and k3s-dev would begin as an empty cluster; "
+	const refused = "etcd is lost: no control plane holds its data, and k3s-dev would start as an empty cluster; "
 
 	// lose takes the only control plane away, and does what the page about recovery says.
 	lose := func(t *testing.T, newest string) {
@@ -60,8 +60,8 @@ func TestMadeAgain(t *testing.T) {
 	}
 
 	t.Run("the only control plane, with an empty cluster", func(t *testing.T) {
-		lose(t, "no snapshot of it is in ./etcd-backups; to begin with a snapshot, set cluster.recoverFrom to it; to begin "+
-			"with an empty cluster, "+
+		lose(t, "no snapshot of it is in ./etcd-backups; to start from a snapshot, set cluster.recoverFrom to it; "+
+			"to start with an empty cluster, "+
 			"set lifecycle.acceptEmptyCluster to k3s-dev; ")
 
 		set(t, r.Stack, "lifecycle.acceptEmptyCluster", "another")
@@ -80,7 +80,7 @@ func TestMadeAgain(t *testing.T) {
 		_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
 		require.NoError(t, err)
 
-		assert.Contains(t, failUp(t, r.Stack), "lifecycle.acceptEmptyCluster has been carried out before")
+		assert.Contains(t, failUp(t, r.Stack), "lifecycle.acceptEmptyCluster was already applied once")
 		assert.Len(t, calls(r, "/Bootstrap"), 2)
 
 		unset(t, r.Stack, "lifecycle.acceptEmptyCluster")
@@ -111,7 +111,7 @@ func TestMadeAgain(t *testing.T) {
 		require.Len(t, kept, 1)
 
 		snapshot := "etcd-backups/" + filepath.Base(kept[0].Path)
-		lose(t, "its newest snapshot is "+snapshot+"; to begin with a snapshot, set cluster.recoverFrom to it; ")
+		lose(t, "its newest snapshot is "+snapshot+"; to start from a snapshot, set cluster.recoverFrom to it; ")
 
 		set(t, r.Stack, "cluster.recoverFrom", snapshot)
 		up(t, r.Stack)

@@ -34,7 +34,7 @@ func TestBrokenNote(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	assert.Contains(t, out.String(), "lifecycle.backup: "+old+
-		".json cannot be read (unexpected end of JSON input). It is passed over")
+		".json cannot be read (unexpected end of JSON input) and is ignored")
 	assert.EqualValues(t, 3, vmConfig(t, r, "pair-control-1")["cores"])
 
 	kept, err := store.List()

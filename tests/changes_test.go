@@ -126,7 +126,7 @@ func TestNewVersion(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, previewed(preview.ChangeSummary), "delete")
 	assert.Contains(t, out.String(),
-		"pair-control-1: upgrade, for Talos v1.11.6 becomes v1.12.4; etcd meanwhile: 0 of 1, 1 needed: it stands still")
+		"pair-control-1: upgrade, for Talos v1.11.6 becomes v1.12.4; etcd meanwhile: 0 of 1, 1 needed: no quorum")
 	assert.Contains(t, out.String(), "pair-worker-1: upgrade, for Talos v1.11.6 becomes v1.12.4")
 
 	up(t, r.Stack)
@@ -352,8 +352,8 @@ func TestBadImages(t *testing.T) {
 	})
 
 	said := failUp(t, r.Stack)
-	assert.Contains(t, said, "/v1.12.4/nocloud-amd64.iso holds 9 bytes: that is not an image. Open it, and correct the URL, "+
-		"or what the factory is asked for")
+	assert.Contains(t, said, "/v1.12.4/nocloud-amd64.iso holds 9 bytes: that is not an image. Open the URL, then "+
+		"correct it, or the settings of image.factory")
 	assert.Empty(t, vmids(r))
 
 	up(t, r.Stack)

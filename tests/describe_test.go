@@ -85,8 +85,8 @@ func TestDescribe(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, string(result.File)+strings.Join(result.Notes, "\n"), "PassWord")
 	assert.Equal(t, []string{
-		"no VM tells what it booted first: the file names local:iso/talos-1.12.4.iso, which must be there when there is a " +
-			"new node",
+		"no VM records which image it booted first: the file names local:iso/talos-1.12.4.iso, which must exist " +
+			"before a new node is created",
 		"machine.registries.config.registry.lan.auth.password of odd-work-1 may be a secret: the patches of the node are not " +
 			"in the file",
 		"machine.registries.config.registry.lan.auth.username of odd-work-1 may be a secret: the patches of the node are not " +
@@ -94,9 +94,9 @@ func TestDescribe(t *testing.T) {
 		"odd-work-3 cannot be described: the first update would change machine.kubelet.nodeIP.validSubnets[0]: 10.0.0.0/8 " +
 			"becomes " + r.Plan.Network.String(),
 		"odd-work-3 cannot be described: the first update would change machine.kubelet.nodeIP.validSubnets[1]: 10.0.0.0/8 (new)",
-		"how nodes get their addresses is not known: the file says reserved, which expects them from outside, from DHCP or " +
-			"from what the image holds; new nodes need that too",
-		"who may log in to Proxmox VE is not in the file: pulumi config set --secret proxmoxTokenSecret",
+		"could not determine how nodes get their addresses: the file has reserved, which expects them from DHCP or " +
+			"from the image; new nodes need that too",
+		"the credentials of Proxmox VE are not in the file: pulumi config set --secret proxmoxTokenSecret",
 	}, result.Notes)
 
 	file := filepath.Join(r.Stack.Workspace().WorkDir(), "Pulumi."+r.Stack.Name()+".yaml")
@@ -122,7 +122,7 @@ func TestDescribe(t *testing.T) {
 		"odd-work-3: live, for machine.kubelet.nodeIP.validSubnets[0], machine.kubelet.nodeIP.validSubnets[1]")
 
 	for _, other := range []string{"cp01", "odd-work-1"} {
-		assert.Contains(t, out.String(), other+": none, for it runs so already")
+		assert.Contains(t, out.String(), other+": none, for it already has this configuration")
 	}
 
 	since := time.Now()

@@ -30,11 +30,12 @@ func TestDiskRemoved(t *testing.T) {
 			set(t, r.Stack, "pools.worker.cores", "4")
 
 			for _, said := range []string{failPreview(t, r.Stack), failUp(t, r.Stack)} {
-				assert.Contains(t, said, "extraDisks: a disk is not removed from a VM, for what is on it would be lost (given: "+
+				assert.Contains(t, said, "extraDisks: a disk is not removed from a VM, because its data would be "+
+					"lost (given: "+
 					"pair-worker-1 without scsi1, "+
-					"which has 20 GiB on local-lvm); put it back (one that states no interface has the next after the disk before "+
-					"it); or name the node "+
-					"in lifecycle.replace: its VM is made again without it, and all that is on its disks goes")
+					"which has 20 GiB on local-lvm); put it back (a disk without an interface gets the one after "+
+					"the previous disk); or name the node "+
+					"in lifecycle.replace: its VM is recreated without it, and all data on its disks is lost")
 			}
 
 			assert.Equal(t, before, vmConfig(t, r, worker), "nothing is done by half")

@@ -40,8 +40,9 @@ func TestIncompleteArgs(t *testing.T) {
 		construct  func(ctx *pulumi.Context, by pulumi.ResourceOption) error
 	}{
 		{
-			"pool", "GPUWorkerPool gpus: Device of gpu-1 is nil, and the resource mapping of its GPU is made of it; set what " +
-				"proxmoxapi.Client.PCIDevices says of 0000:01:00.0, or Exists where an earlier update made the mapping",
+			"pool", "GPUWorkerPool gpus: Device of gpu-1 is nil, but the resource mapping of its GPU is created " +
+				"from it; set it to the device that proxmoxapi.Client.PCIDevices returns for 0000:01:00.0, or set " +
+				"Exists if an earlier update created the mapping",
 			func(ctx *pulumi.Context, by pulumi.ResourceOption) error {
 				_, err := components.NewGPUWorkerPool(ctx, "gpus", &components.GPUWorkerPoolArgs{
 					Pool: "gpu", Nodes: []components.GPUWorker{{Name: "gpu-1", Args: &gpu}},

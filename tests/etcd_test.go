@@ -64,8 +64,8 @@ func TestNoSecondEtcd(t *testing.T) {
 	require.Error(t, <-over)
 	require.Len(t, calls(r, "/Bootstrap"), 1)
 
-	const refused = "no second etcd is begun: gave up after 10s, waiting for etcd, of which no control plane that " +
-		"answers holds data: "
+	const refused = "no second etcd cluster is bootstrapped: gave up after 10s, waiting for a control plane that " +
+		"holds etcd data; none of those that answer does: "
 
 	assert.Contains(t, failUp(t, r.Stack), refused)
 	require.Len(t, calls(r, "/Bootstrap"), 1)

@@ -143,8 +143,8 @@ func TestHostDown(t *testing.T) {
 
 		set(t, r.Stack, "pools.edge.cores", "3")
 
-		const refused = "the VM of home-edge-1 (VMID %d) is to be changed, and its host pve2 does not answer: start the " +
-			"host, or take the change back"
+		const refused = "the VM of home-edge-1 (VMID %d) is to be changed, and its host pve2 does not answer: " +
+			"start the host, or revert the change"
 		want := strings.Replace(refused, "%d", fmt.Sprint(vmids(r)["home-edge-1"]), 1)
 		assert.Contains(t, failPreview(t, r.Stack), want)
 		assert.Contains(t, failUp(t, r.Stack), want)
@@ -198,7 +198,7 @@ func TestHostDown(t *testing.T) {
 		set(t, r.Stack, "pools.edge.count", "0")
 		set(t, r.Stack, "lifecycle.forceRemove[0]", "home-edge-1")
 		assert.Contains(t, previewOf(t, r.Stack),
-			"VM "+fmt.Sprint(edge)+" leaves the cluster, and cannot be deleted before its host answers (given: pve2)")
+			"VM "+fmt.Sprint(edge)+" leaves the cluster, but cannot be deleted until its host answers (given: pve2)")
 
 		left := "home-edge-1 has left the cluster, and its VM is still there: it is VM " + fmt.Sprint(edge) +
 			" on host pve2, which does not answer. When the host is back, run " +
@@ -282,9 +282,9 @@ func TestNameInUse(t *testing.T) {
 
 	before := w.Snapshot()
 
-	const refused = "cluster.name: is in use on this Proxmox VE by VM 1000 (home-control-1 on host pve), which is not " +
-		"in this stack's configuration, while none of its nodes is " +
-		"there (given: home); choose another name; or, if that VM is of this stack, put its VMIDs back"
+	const refused = "cluster.name: is in use on this Proxmox VE by VM 1000 (home-control-1 on host pve), which is " +
+		"not in this stack's configuration, while none of the nodes of this stack exists (given: home); choose " +
+		"another name; or, if that VM belongs to this stack, put its VMIDs back"
 
 	for _, said := range []string{failPreview(t, r.Stack), failUp(t, r.Stack)} {
 		assert.Contains(t, said, refused)
@@ -309,14 +309,14 @@ func TestClocks(t *testing.T) {
 		Kind: journal.Refuse, Message: "no clock",
 	})
 
-	assert.Regexp(t, `warning: proxmox.hosts: its clock was not looked at: .*no clock \(given: pve\)`,
+	assert.Regexp(t, `warning: proxmox.hosts: its clock was not checked: .*no clock \(given: pve\)`,
 		previewOf(t, r.Stack))
 
 	require.NoError(t, r.Lab.World().SetClock("pve", 5*time.Hour))
 	r.Talos.Break("home-worker-1", talos.ClockUnset)
 
-	const ahead = "warning: proxmox.hosts: has a clock that is 5h0m0s ahead of this machine's: nodes may refuse certificates " +
-		"that are made here"
+	const ahead = "warning: proxmox.hosts: has a clock that is 5h0m0s ahead of this machine's: nodes may reject " +
+		"certificates that are issued here"
 
 	said := failUp(t, r.Stack)
 	assert.Contains(t, said, ahead)
@@ -328,7 +328,7 @@ func TestClocks(t *testing.T) {
 	r.Talos.Mend("home-worker-1", talos.ClockUnset)
 
 	// A time server is wrong: for the control plane, and for a new worker, which gets no certificate.
-	const wrong = "it takes the certificate of this program for expired, or not yet valid: " +
+	const wrong = "it rejects the certificate of this program as expired, or not yet valid: " +
 		"its clock or that of this machine is wrong; correct it ('date -u' shows it), then run 'pulumi up' again"
 
 	r.Talos.Break("home-control-1", talos.ClockBehind)

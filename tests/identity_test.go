@@ -317,7 +317,7 @@ func teardown(t *testing.T, r *rehearsal.Rehearsal) (string, error) {
 func TestForeignTwinRefreshed(t *testing.T) {
 	t.Parallel()
 
-	const unknown = "whether home-worker-2 was set up on VM 502 (host pve) is not known"
+	const unknown = "could not determine whether home-worker-2 was set up on VM 502 (host pve)"
 
 	r := rehearse(t, stackFile(t, configuredMachines))
 	up(t, r.Stack)
@@ -447,7 +447,8 @@ func TestIdentityWithoutNotes(t *testing.T) {
 		up(t, r.Stack)
 		require.NoError(t, r.WaitReady(t.Context(), wait))
 
-		const unknown = "whether home-worker-2 was set up on VM 502 (host pve) is not known: the notes of the VM do not state"
+		const unknown = "could not determine whether home-worker-2 was set up on VM 502 (host pve): the notes of " +
+			"the VM do not state"
 
 		// What belongs to a VM is not made for another either.
 		r.Lab.Journal().Plant(journal.Fault{

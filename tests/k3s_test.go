@@ -42,6 +42,8 @@ func TestK3s(t *testing.T) {
 		o *rehearsal.Options,
 	) {
 		o.Releases = []string{"v1.34.2+k3s1", "v1.34.3+k3s1"}
+		// The provider does not wait for the deletion of a file that another of the same name follows.
+		o.Latencies.Free = time.Second
 	})
 
 	// Agents join by the name of the API. No name is resolved here, but an address looks like one.
@@ -100,7 +102,7 @@ func TestK3s(t *testing.T) {
 	said := failUp(t, r.Stack)
 	assert.Contains(t, said, "edge-agent-2 has not joined: gave up after 5s, waiting for edge-agent-2 to join Kubernetes")
 	assert.Contains(t, said, "/v1-k3s/client-kubelet.crt: 401 Unauthorized")
-	assert.Contains(t, said, "its servers do not know its token: they have been given another")
+	assert.Contains(t, said, "its servers reject its token: they were given a different one")
 
 	r.Ubuntu.ReplaceAgentToken(token)
 	unset(t, r.Stack, "lifecycle.readyTimeout")
@@ -357,8 +359,8 @@ func TestK3sHA(t *testing.T) {
 	_, err = r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
 	require.Error(t, err)
 	assert.Contains(t, out.String(),
-		"k3sToken: must stay as it was when the cluster was made: its servers accept no other; "+
-			"run 'pulumi config rm k3sToken', for the state keeps the token; a cluster with another is a new one")
+		"k3sToken: must stay as it was when the cluster was created: its servers accept no other token; "+
+			"run 'pulumi config rm k3sToken': the state has the token; a different token needs a new cluster")
 	assert.NotContains(t, out.String(), "another-one-of-the-operators")
 	token(given)
 
@@ -367,8 +369,8 @@ func TestK3sHA(t *testing.T) {
 	_, err = r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
 	require.Error(t, err)
 	assert.Contains(t, out.String(),
-		"K3s v1.33.6+k3s1 cannot become v1.35.0+k3s1 at once: it moves by one minor version at a time; "+
-			"go by way of the last v1.34, with an update each, then v1.35.0+k3s1")
+		"K3s v1.33.6+k3s1 cannot become v1.35.0+k3s1 at once: upgrades go one minor version at a time; "+
+			"go through the last v1.34, each in an update of its own, and then to v1.35.0+k3s1")
 
 	set(t, r.Stack, "cluster.versions.k3s", "v1.34.2+k3s1")
 	out = newOutput(t)

@@ -25,10 +25,10 @@ var threeServers = []string{
 }
 
 // lostCluster is what a server is refused that would begin a second cluster.
-const lostCluster = "edge-server-1 is not removed: the cluster has no server left, and its etcd is gone with them: " +
-	"edge-server-1 would begin an empty cluster; " +
-	"restore a snapshot of K3s on it (stacks/docs/k3s.md, Restore a snapshot); or, where an empty cluster is wanted, " +
-	"set lifecycle.acceptEmptyCluster to edge; " +
+const lostCluster = "edge-server-1 is not removed: the cluster has no server left, so the data of etcd is lost: " +
+	"edge-server-1 would start an empty cluster; " +
+	"restore a snapshot of K3s on it (stacks/docs/k3s.md, Restore a snapshot); or, to start an empty cluster, set " +
+	"lifecycle.acceptEmptyCluster to edge; " +
 	"then run 'pulumi up' again"
 
 // TestK3sServersComeAndGo: servers are made again and replaced, come and go, in one cluster with one etcd for all of
@@ -96,7 +96,7 @@ func TestK3sServersComeAndGo(t *testing.T) {
 		set(t, r.Stack, "pools.server.count", "1")
 		assert.Contains(t, failUp(t, r.Stack),
 			"pools: 1 of 3 control planes would stay, and etcd needs 2 of them: nothing is removed "+
-				"(given: without edge-server-2, edge-server-3); remove 1 at most at once")
+				"(given: without edge-server-2, edge-server-3); remove at most 1 at a time")
 		assert.Equal(t, before, r.Lab.World().Snapshot())
 
 		set(t, r.Stack, "pools.server.count", "2")
@@ -200,8 +200,8 @@ func TestK3sIsKept(t *testing.T) {
 			_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out),
 				optdestroy.ErrorProgressStreams(out))
 			require.Error(t, err)
-			assert.Regexp(t, "edge-(server|agent)-1 is in the configuration, and its machine is not taken away; to recreate "+
-				"it, name it in lifecycle.replace; "+
+			assert.Regexp(t, "edge-(server|agent)-1 is in the configuration, so its machine is not removed; to "+
+				"recreate it, name it in lifecycle.replace; "+
 				"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'",
 				out.String())
 			assert.Equal(t, before, r.Lab.World().Snapshot())
@@ -210,7 +210,7 @@ func TestK3sIsKept(t *testing.T) {
 			_, err = r.Stack.Up(t.Context(), optup.Replace([]string{urnOf(t, r, "edge-server-1-vm")}),
 				optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
 			require.Error(t, err)
-			assert.Contains(t, out.String(), "edge-server-1 is in the configuration, and its machine is not taken away")
+			assert.Contains(t, out.String(), "edge-server-1 is in the configuration, so its machine is not removed")
 			assert.Equal(t, before, r.Lab.World().Snapshot())
 			requireRemembered(t, api)
 

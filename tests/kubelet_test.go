@@ -50,7 +50,7 @@ func TestLiveChangesOfKubelets(t *testing.T) {
 
 	for _, c := range []struct{ arg, waiting string }{
 		{"no-such-flag", `home-worker-\d: kubelet \(waiting\)`},
-		{"cert-dir", `home-worker-\d to start kubelet with --cert-dir, which Talos may not let be changed`},
+		{"cert-dir", `home-worker-\d to start kubelet with --cert-dir, which Talos may not allow to be changed`},
 	} {
 		t.Run(c.arg, func(t *testing.T) {
 			began := time.Now()
@@ -58,7 +58,7 @@ func TestLiveChangesOfKubelets(t *testing.T) {
 			set(t, r.Stack, patch, `machine: { kubelet: { extraArgs: { `+c.arg+`: "1" } } }`)
 
 			assert.Regexp(t, `home-worker-\d does not serve with its changed configuration: gave up after 15s, waiting for `+
-				c.waiting+`; it has its former configuration back, and no further node is changed; correct what has changed `+
+				c.waiting+`; its former configuration was restored, and no further node is changed; correct what has changed `+
 				`\(.*machine\.kubelet\.extraArgs\.`+c.arg+`.*\), and run 'pulumi up' again`, failUp(t, r.Stack))
 
 			require.NoError(t, r.WaitReady(t.Context(), wait))

@@ -230,7 +230,7 @@ func (p *languageProgram) requireNoBypass(t *testing.T, api kubernetes.Interface
 
 	require.ErrorContains(t, destroy(), "has delete hooks registered, but the program is not running")
 	require.ErrorContains(t, destroy(optdestroy.RunProgram(true)),
-		"k3s-dev-worker-1 is in the configuration, and its machine is not taken away")
+		"k3s-dev-worker-1 is in the configuration, so its machine is not removed")
 
 	removed := optup.Target([]string{"**::k3s-dev-worker-2-vm"})
 

@@ -48,8 +48,7 @@ func TestLiveChangesOfControlPlanes(t *testing.T) {
 		set(t, r.Stack, patch, `cluster: { apiServer: { extraArgs: { no-such-flag: "1" } } }`)
 
 		said := regexp.MustCompile(`home-control-\d does not serve with its changed configuration: gave up after 15s, waiting ` +
-			`for home-control-\d: the Kubernetes API server \(connection refused\); it has its former configuration back, and ` +
-			`no further node is changed; correct what has changed \(.*cluster\.apiServer\.extraArgs\.no-such-flag.*\), and run ` +
+			`for home-control-\d: the Kubernetes API server \(connection refused\); its former configuration was restored, and no further node is changed; correct what has changed \(.*cluster\.apiServer\.extraArgs\.no-such-flag.*\), and run ` +
 			`'pulumi up' again`)
 		assert.Regexp(t, said, failUp(t, r.Stack))
 
@@ -68,8 +67,7 @@ func TestLiveChangesOfControlPlanes(t *testing.T) {
 		set(t, r.Stack, patch, `cluster: { apiServer: { extraArgs: { etcd-servers: "https://etcd.example:2379" } } }`)
 
 		assert.Regexp(t, `home-control-\d does not serve with its changed configuration: gave up after 15s, waiting for `+
-			`home-control-\d to start kube-apiserver with --etcd-servers, which Talos may not let be changed; it has its former `+
-			`configuration back`, failUp(t, r.Stack))
+			`home-control-\d to start kube-apiserver with --etcd-servers, which Talos may not allow to be changed; its former configuration was restored`, failUp(t, r.Stack))
 
 		set(t, r.Stack, patch, `cluster: { apiServer: { extraArgs: { profiling: "true" } } }`)
 		up(t, r.Stack)

@@ -144,7 +144,8 @@ func TestRestore(t *testing.T) {
 		require.NoError(t, s.Restore(t.Context(), one))
 		assert.Equal(t, urnsOfOne, urns(t, r.Stack))
 		assert.Contains(t, out.String(),
-			"restored; an update would change: 3 to create. See that this is what you expect before you run one\n")
+			"restored; an update would change: 3 to create. Make sure that you expect these changes before you run "+
+				"an update\n")
 		assert.Equal(t, deployed, r.Lab.World().Snapshot())
 	})
 
@@ -258,7 +259,8 @@ func TestOpsCommand(t *testing.T) {
 
 	printed, err := ops("run", "up", "--yes")
 	require.Error(t, err)
-	assert.Contains(t, printed, "pulumi up was not run, for there is no snapshot: keeping the state in state-backups: "+
+	assert.Contains(t, printed, "pulumi up was not run, because there is no snapshot: keeping the state in "+
+		"state-backups: "+
 		"mkdir state-backups: not a directory\n")
 	assert.Equal(t, before, r.Lab.World().Snapshot())
 	require.NoError(t, os.Remove(backups))
@@ -281,7 +283,8 @@ func TestOpsCommand(t *testing.T) {
 
 	printed, err = ops("run", "refresh", "--yes")
 	require.Error(t, err)
-	assert.Contains(t, printed, "pulumi refresh was not run, for a refresh would forget what does not answer: Proxmox "+
+	assert.Contains(t, printed, "pulumi refresh was not run, because a refresh would forget resources that do not "+
+		"answer: Proxmox "+
 		"VE at https://127.0.0.1:9 cannot be reached: ")
 	assert.Equal(t, resources, strconv.Itoa(len(urns(t, stack))))
 	set(t, stack, "proxmox.endpoint", endpoint)
@@ -318,7 +321,8 @@ $`, succeed("list"))
 	piped.Dir, piped.Env = project, environ
 	said, err := piped.CombinedOutput()
 	require.NoError(t, err, string(said))
-	assert.Contains(t, string(said), "note: the output of pulumi is not read any more; pulumi goes on to its end\n")
+	assert.Contains(t, string(said), "note: the output of pulumi is no longer read; pulumi continues until it has "+
+		"finished\n")
 	assert.Equal(t, before, r.Lab.World().Snapshot())
 	succeed("check")
 }

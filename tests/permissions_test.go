@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
@@ -76,8 +77,6 @@ type limited struct {
 	needs []string // words of the third column
 	// change is done between the first update and the second; nil: nothing.
 	change func(*testing.T, *rehearsal.Rehearsal)
-	// options of the rehearsal; nil: as they are.
-	options func(*rehearsal.Options)
 }
 
 func limitedStacks(t *testing.T) map[string]limited {
@@ -175,7 +174,7 @@ func TestPreviewReadsOnly(t *testing.T) {
 		slices.Sort(lines)
 
 		return strings.Join(slices.Compact(lines), "") + strings.Join(regexp.MustCompile(
-			"the credentials may only read, which is enough for this preview").FindAllString(out.String(), 1), "")
+			"the credentials are read-only, which is enough for this preview").FindAllString(out.String(), 1), "")
 	}
 
 	all := table()
@@ -184,7 +183,7 @@ func TestPreviewReadsOnly(t *testing.T) {
 	mayRead(t, r)
 	login(t, r.Stack, limitedToken, limitedSecret)
 
-	assert.Equal(t, all+"the credentials may only read, which is enough for this preview", table())
+	assert.Equal(t, all+"the credentials are read-only, which is enough for this preview", table())
 
 	before := r.Lab.World().Snapshot()
 
@@ -226,12 +225,14 @@ func (l limited) try(t *testing.T, privileges []string, before ...func(*rehearsa
 ) {
 	t.Helper()
 
-	var options []func(*rehearsal.Options)
-	if l.options != nil {
-		options = append(options, l.options)
-	}
+	return l.tryOn(t, rehearse(t, l.stack), privileges, before...)
+}
 
-	r := rehearse(t, l.stack, options...)
+func (l limited) tryOn(t *testing.T, r *rehearsal.Rehearsal, privileges []string,
+	before ...func(*rehearsal.Rehearsal),
+) (*rehearsal.Rehearsal, string, error) {
+	t.Helper()
+
 	r.Lab.World().AddToken(limitedToken, limitedSecret)
 	r.Lab.World().Grant(limitedToken, "/", privileges...)
 
@@ -271,9 +272,8 @@ func TestImageLeft(t *testing.T) {
 
 	table, _ := permissionsPage(t)
 	l := limitedStacks(t)["smallest"]
-	l.options = func(o *rehearsal.Options) { o.Latencies.Free = time.Second }
 
-	r, _, err := l.try(t, l.of(table))
+	r, _, err := l.tryOn(t, rehearse(t, l.stack, func(o *rehearsal.Options) { o.Latencies.Free = time.Second }), l.of(table))
 	require.NoError(t, err)
 
 	for _, said := range []string{failPreview(t, r.Stack), failUp(t, r.Stack)} {

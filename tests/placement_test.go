@@ -41,7 +41,7 @@ func TestMigratedNode(t *testing.T) {
 	preview, err := r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out))
 	require.NoError(t, err)
 	requireOnlySame(t, previewed(preview.ChangeSummary))
-	assert.Contains(t, out.String(), placed.Name+" is on host "+away+", the plan would make it on "+placed.Host)
+	assert.Contains(t, out.String(), placed.Name+" is on host "+away+", but the plan would create it on "+placed.Host)
 
 	stayed := contractOf(t, upResult(t, r.Stack)).BootstrapNodes.Workers[0]
 	assert.Equal(t, away, stayed.Host)
@@ -75,8 +75,8 @@ func TestMigratedNode(t *testing.T) {
 	// It is moved before it is deleted.
 	migrate(t, r, moved.VMID, away, placed.Host)
 	set(t, r.Stack, "pools.worker.count", "0")
-	assert.Contains(t, failUp(t, r.Stack), fmt.Sprintf("is on host %s, and the state has it on %s: it was migrated since. It "+
-		"is not deleted: run the same command again with --refresh", placed.Host, away))
+	assert.Contains(t, failUp(t, r.Stack), fmt.Sprintf("is on host %s, but the state has it on %s: it was migrated "+
+		"since. It is not deleted: run the same command again with --refresh", placed.Host, away))
 
 	_, err = r.Stack.Up(engine.Terse(t.Context()), optup.ProgressStreams(newOutput(t)), optup.Refresh())
 	require.NoError(t, err)

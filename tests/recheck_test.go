@@ -119,7 +119,8 @@ func TestCheckedAgainAfterTheDrain(t *testing.T) {
 			whileDraining(r, node, func() { r.Talos.Break(other, talos.EtcdCutOff) })
 
 			said := failUp(t, r.Stack)
-			assert.Contains(t, said, "it was drained, and is uncordoned again, for the cluster has changed meanwhile: ")
+			assert.Contains(t, said, "it was drained, and is uncordoned again because the cluster has changed in "+
+				"the meantime: ")
 			assert.Contains(t, said, "the etcd member "+other+" is not healthy")
 			assert.False(t, down(), "%v", r.Talos.Outages(began))
 
@@ -161,7 +162,8 @@ func TestCheckedAgainAfterTheDrainK3s(t *testing.T) {
 
 			before := vmConfig(t, r, node)
 			said := failUp(t, r.Stack)
-			assert.Contains(t, said, "it was drained, and is uncordoned again, for the cluster has changed meanwhile: ")
+			assert.Contains(t, said, "it was drained, and is uncordoned again because the cluster has changed in "+
+				"the meantime: ")
 			requirePinned(t, api, node)
 			assert.Equal(t, before, vmConfig(t, r, node))
 

@@ -115,7 +115,8 @@ $`, said)
 
 	t.Run("nothing to bring back", func(t *testing.T) {
 		_, _, err := tryAdopt(t, r, importcmd.Options{})
-		require.EqualError(t, err, "the state of stack dev has all that the program wants: there is nothing to import")
+		require.EqualError(t, err, "the state of stack dev has all resources of the program: there is nothing to "+
+			"import")
 	})
 }
 
@@ -143,7 +144,7 @@ func TestRecoverSources(t *testing.T) {
 
 			files, said := adoptable(t, r, importcmd.Options{Talosconfig: talosconfig})
 			assert.NotContains(t, said, "absent")
-			assert.NotContains(t, said, "not known here")
+			assert.NotContains(t, said, "cannot look up")
 			importFile(t, r, files.Import)
 			requireUntouched(t, r)
 			assert.Equal(t, resources, identities(t, r.Stack))
@@ -236,7 +237,8 @@ func TestRecoverRefused(t *testing.T) {
 	r := rehearse(t, "dev")
 
 	_, said, err := tryAdopt(t, r, importcmd.Options{})
-	require.EqualError(t, err, "nothing that the program wants is on Proxmox VE: to make it all, run an update")
+	require.EqualError(t, err, "none of the resources of the program exist on Proxmox VE: to create them, run an "+
+		"update")
 	assert.Contains(t, said, "absent  k3s-dev-control-1-vm      no VM has VMID 401\n")
 
 	up(t, r.Stack)
@@ -247,9 +249,10 @@ func TestRecoverRefused(t *testing.T) {
 	require.NoError(t, os.WriteFile(broken, []byte("cluster: {}\n"), 0o600))
 
 	for want, o := range map[string]importcmd.Options{
-		"the cluster's secrets are lost with the state: give either --talosconfig":                        {},
-		"broken is not a secrets bundle: ":                                                                {Secrets: broken},
-		"cannot be compared with what the cluster runs with: k3s-dev-control-1 ({control}) does not tell": {Secrets: other},
+		"the cluster's secrets are lost with the state: give either --talosconfig": {},
+		"broken is not a secrets bundle: ":                                         {Secrets: broken},
+		"cannot be compared with what the cluster runs with: k3s-dev-control-1 ({control}) does not return its " +
+			"configuration": {Secrets: other},
 		"no such file": {Secrets: filepath.Join(t.TempDir(), "none")},
 	} {
 		want = strings.NewReplacer("{control}", addressOf(r, "k3s-dev-control-1"), "broken is", broken+" is").Replace(want)

@@ -88,7 +88,7 @@ func TestRefused(t *testing.T) {
 			name:   "an endpoint that does not answer",
 			change: map[string]string{"proxmox.endpoint": "https://127.0.0.1:9"},
 			want: []string{`proxmox.endpoint: Proxmox VE at https://127.0.0.1:9 cannot be reached: dial tcp 127.0.0.1:9: connect: connection refused; ` +
-				`correct it, or see that the host is up and its port open from here`},
+				`correct it, or make sure that the host is up and its port is reachable from here`},
 		},
 		{
 			name:   "a token that is refused",

@@ -71,7 +71,8 @@ func TestRemediesOfCreation(t *testing.T) {
 	_, err := w.Create(administrator, n.Host, world.CreateRequest{VMID: n.VMID, Conf: map[string]string{"name": n.Name}})
 	require.NoError(t, err)
 
-	assert.Contains(t, failUp(t, r.Stack), "a run was cut off while it made it, and nothing is on it. Delete it ('qm "+
+	assert.Contains(t, failUp(t, r.Stack), "a run was interrupted while it created the VM, and the VM holds no "+
+		"data. Delete it ('qm "+
 		fmt.Sprintf("destroy %d --purge' there), then run 'pulumi up' again", n.VMID))
 	qmDestroy(t, r, n.VMID)
 
@@ -139,7 +140,7 @@ func TestRemediesOfChanges(t *testing.T) {
 	// A proxy answers a change in the place of Proxmox VE.
 	plant(`^PUT .*/resize$`, journal.Answer, func(f *journal.Fault) { f.Message = "<html>Login</html>" })
 	set(t, r.Stack, "pools.worker.diskGiB", "60")
-	assert.Contains(t, failUp(t, r.Stack), "whether it was carried out is not known")
+	assert.Contains(t, failUp(t, r.Stack), "it is unknown whether the request was carried out")
 	upRefresh(t, r.Stack)
 	requireNoChange(t, r.Stack)
 

@@ -143,7 +143,7 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 		set(t, r.Stack, "pools.control.count", "1")
 
 		const refused = "pools: 1 of 3 control planes would stay, and etcd needs 2 of them: nothing is removed " +
-			"(given: without home-control-2, home-control-3); remove 1 at most at once"
+			"(given: without home-control-2, home-control-3); remove at most 1 at a time"
 
 		assert.Contains(t, failPreview(t, r.Stack), refused)
 		assert.Contains(t, failUp(t, r.Stack), refused)
@@ -195,7 +195,7 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 		_, err = r.Stack.Destroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(out),
 			optdestroy.ErrorProgressStreams(out))
 		require.Error(t, err)
-		assert.Contains(t, out.String(), "home-worker-1 is in the configuration, and its machine is not taken away; to "+
+		assert.Contains(t, out.String(), "home-worker-1 is in the configuration, so its machine is not removed; to "+
 			"recreate it, name it in lifecycle.replace; "+
 			"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'")
 		assert.Equal(t, before, r.Lab.World().Snapshot())
@@ -302,7 +302,8 @@ func TestTheLastControlPlane(t *testing.T) {
 	set(t, r.Stack, "lifecycle.replace[0]", "k3s-dev-control-1")
 	set(t, r.Stack, "lifecycle.replace[1]", "k3s-dev-worker-1")
 
-	const refused = "k3s-dev-control-1 is not removed: the last control plane never leaves: etcd would be lost with it; " +
+	const refused = "k3s-dev-control-1 is not removed: the last control plane cannot be removed: etcd would be " +
+		"lost with it; " +
 		"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'"
 
 	assert.Contains(t, failPreview(t, r.Stack), refused)
@@ -400,7 +401,7 @@ func TestDrainIsBounded(t *testing.T) {
 
 	said := failUp(t, r.Stack)
 	assert.Regexp(t,
-		`home-worker-2 is not removed: home-worker-2 could not be drained within 3s: pod default/web-\S+ is held by the disruption budget web `+
+		`home-worker-2 is not removed: home-worker-2 could not be drained within 3s: pod default/web-\S+ is blocked by the disruption budget web `+
 			`\(1 healthy, 1 required\); make room for its pods elsewhere, or raise lifecycle.drainTimeout; then run 'pulumi up' again`, said)
 
 	kept := func() {
@@ -456,7 +457,7 @@ func TestRemovalIsContinued(t *testing.T) {
 		Face: journal.Kubernetes, Call: regexp.MustCompile("^DELETE /api/v1/nodes/"), Kind: journal.Refuse,
 		Times: math.MaxInt,
 	})
-	assert.Contains(t, failUp(t, r.Stack), gone+" is not removed: Kubernetes does not forget its node: ")
+	assert.Contains(t, failUp(t, r.Stack), gone+" is not removed: could not delete its node from Kubernetes: ")
 	r.Lab.Journal().Clear()
 	requireVoters(t, r, 2)
 	assert.Contains(t, kubernetesNodes(t, api), gone)

@@ -204,7 +204,7 @@ func TestRefusedChange(t *testing.T) {
 
 	said := failUp(t, r.Stack)
 	assert.Contains(t, said, "is not as the state says: tags is ")
-	assert.Contains(t, said, "because an earlier update failed. Run 'pulumi up --refresh', which sees that")
+	assert.Contains(t, said, "because an earlier update failed. Run 'pulumi up --refresh', which detects this")
 
 	upRefresh(t, r.Stack)
 	assert.Contains(t, vmConfig(t, r, restartedWorker)["tags"], "fast")
@@ -233,7 +233,7 @@ func TestFailedUpdateEndsItsTurn(t *testing.T) {
 		said := failUp(t, r.Stack)
 		// The engine may end before it begins with the other VM.
 		if strings.Contains(said, "pair-control-1-vm updating") && strings.Contains(said, "pair-worker-1-vm updating") {
-			assert.Contains(t, said, "not begun: pair-")
+			assert.Contains(t, said, "not started: pair-")
 		}
 
 		assert.NotContains(t, said, "gave up after")

@@ -215,7 +215,8 @@ func TestChangesOnServer(t *testing.T) {
 		set(t, r.Stack, "pools.worker.tags[0]", "fast")
 		assert.Contains(t, failUp(t, r.Stack), "VM is locked (backup)")
 		host("qm unlock " + vm)
-		assert.Contains(t, failUp(t, r.Stack), "because an earlier update failed. Run 'pulumi up --refresh', which sees that")
+		assert.Contains(t, failUp(t, r.Stack), "because an earlier update failed. Run 'pulumi up --refresh', which "+
+			"detects this")
 		settle()
 		assert.Contains(t, host("qm config "+vm), "fast")
 	})

@@ -98,7 +98,8 @@ func TestSickNodesLeave(t *testing.T) {
 			assert.Len(t, calls(r, c.call), 1)
 
 			if c.value == c.node {
-				assert.Contains(t, out.String(), ": its pods are given up, for it is named in lifecycle.forceRemove")
+				assert.Contains(t, out.String(), ": its pods are not evicted, because it is named in "+
+					"lifecycle.forceRemove")
 				assert.NotEqual(t, uuid, vmConfig(t, r, c.node)["smbios1"])
 
 				return

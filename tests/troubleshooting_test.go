@@ -86,8 +86,8 @@ var remedies = map[string]remedied{
 	`"is … already, but not in this stack's state"`: {
 		by("TestCheckVMIDFree"), by("TestTwoCopies", "TestFullStateDisk"), "", "",
 	},
-	`"a run was cut off while it made it"`: {by("TestRemediesOfCreation"), by("TestRemediesOfCreation"), "", ""},
-	`"is not as the state says"`:           {by("TestRefusedChange"), by("TestRefusedChange"), "", ""},
+	`"a run was interrupted while it created the VM"`: {by("TestRemediesOfCreation"), by("TestRemediesOfCreation"), "", ""},
+	`"is not as the state says"`:                      {by("TestRefusedChange"), by("TestRefusedChange"), "", ""},
 	`"is a copy of a template without its settings"`: {
 		by("TestWithoutSettings"), by("TestSweep"), "", "",
 	},
@@ -100,10 +100,10 @@ var remedies = map[string]remedied{
 	`Proxmox VE says that a pci ID is "already defined"`: {
 		nil, nil, "Proxmox VE's", "the operator of the sweep does it, where a run is cut off at that moment: go run ./tests/chaos/sweep",
 	},
-	`"whether it was carried out is not known"`: {by("TestRemediesOfChanges"), by("TestRemediesOfChanges"), "", ""},
-	`"a proxy may have answered in its place"`:  {by("TestRemediesOfChanges"), by("TestRemediesOfChanges"), "", ""},
-	`"it asks to wait for"`:                     {by("TestRemediesOfChanges"), by("TestRemediesOfChanges"), "", ""},
-	`"it refuses its configuration"`:            {by("TestRejectedConfiguration"), by("TestRejectedConfiguration"), "", ""},
+	`"it is unknown whether the request was carried out"`: {by("TestRemediesOfChanges"), by("TestRemediesOfChanges"), "", ""},
+	`"a proxy may have answered in its place"`:            {by("TestRemediesOfChanges"), by("TestRemediesOfChanges"), "", ""},
+	`"it asks to wait for"`:                               {by("TestRemediesOfChanges"), by("TestRemediesOfChanges"), "", ""},
+	`"it refuses its configuration"`:                      {by("TestRejectedConfiguration"), by("TestRejectedConfiguration"), "", ""},
 	`"exited prematurely", with no output below it, at the end of an update`: {
 		nil, nil, "Pulumi's", "it happens by chance, on a machine that is too slow",
 	},
@@ -111,11 +111,11 @@ var remedies = map[string]remedied{
 		by("TestLiveChangesOfControlPlanes", "TestLiveChangesOfKubelets"),
 		by("TestLiveChangesOfControlPlanes", "TestLiveChangesOfKubelets"), "", "",
 	},
-	`"which Talos may not let be changed"`: {
+	`"which Talos may not allow to be changed"`: {
 		by("TestLiveChangesOfControlPlanes", "TestLiveChangesOfKubelets"),
 		by("TestLiveChangesOfControlPlanes", "TestLiveChangesOfKubelets"), "", "",
 	},
-	`"no second etcd is begun"`: {by("TestNoSecondEtcd"), by("TestNoSecondEtcd"), "", ""},
+	`"no second etcd cluster is bootstrapped"`: {by("TestNoSecondEtcd"), by("TestNoSecondEtcd"), "", ""},
 
 	// State and lock.
 	`the stack is locked`: {nil, by("TestSweep"), "", ""},
@@ -143,11 +143,11 @@ var remedies = map[string]remedied{
 	`"lost its tags"`: {by("TestChangedByHand"), by("TestChangedByHand"), "", ""},
 	`a VM was migrated by hand, or by high availability`: {nil, by("TestMigratedNode"), "", ""},
 	`"It is not touched"`:                                {by("TestForeignVM"), by("TestForeignVM"), "", ""},
-	`"is not known: the notes of the VM do not state its UUID"`: {
+	`"the notes of the VM do not state its UUID"`: {
 		by("TestCheckSetUp"), by("TestIdentityWithoutNotes", "TestForeignTwinRefreshed"), "", "",
 	},
 	`"etcd is lost"`: {by("TestMadeAgain"), by("TestMadeAgain", "TestQuorumLost"), "", ""},
-	`"and whether it needs … is not known"`: {
+	`"and it is unknown whether it needs …"`: {
 		by("TestQuorumLost"), by("TestQuorumLost"), "", "",
 	},
 	`"etcd takes no writes, because … is out of space"`:    {by("TestSickEtcd"), by("TestSickEtcd"), "", ""},
@@ -165,13 +165,13 @@ var remedies = map[string]remedied{
 	`"is not removed"`: {
 		by("TestSickNodesLeave", "TestDrainIsBounded"), by("TestSickNodesLeave", "TestDrainIsBounded"), "", "",
 	},
-	`a node cannot be repaired`:                                    {nil, by("TestDeadNodes", "TestSickNodesLeave"), "", ""},
-	`"is in the configuration, and its machine is not taken away"`: {by("TestK3sIsKept"), by("TestK3sIsKept"), "", ""},
-	`Pulumi refuses to destroy, because of delete hooks`:           {nil, by("TestForeignVM"), "", ""},
-	`Pulumi refuses to delete or replace a protected resource`:     {nil, by("TestCompiledProgram"), "", ""},
-	`"a disk is not removed from a VM"`:                            {by("TestDiskRemoved"), by("TestDiskRemoved"), "", ""},
-	`"has left the cluster, and its VM is still there"`:            {by("TestHostDown"), by("TestHostDown"), "", ""},
-	`"cannot be deleted: it is"`:                                   {by("TestHostDown"), by("TestHostDown"), "", ""},
+	`a node cannot be repaired`:                                {nil, by("TestDeadNodes", "TestSickNodesLeave"), "", ""},
+	`"is in the configuration, so its machine is not removed"`: {by("TestK3sIsKept"), by("TestK3sIsKept"), "", ""},
+	`Pulumi refuses to destroy, because of delete hooks`:       {nil, by("TestForeignVM"), "", ""},
+	`Pulumi refuses to delete or replace a protected resource`: {nil, by("TestCompiledProgram"), "", ""},
+	`"a disk is not removed from a VM"`:                        {by("TestDiskRemoved"), by("TestDiskRemoved"), "", ""},
+	`"has left the cluster, and its VM is still there"`:        {by("TestHostDown"), by("TestHostDown"), "", ""},
+	`"cannot be deleted: it is"`:                               {by("TestHostDown"), by("TestHostDown"), "", ""},
 }
 
 // sourcesOf reads the Go and shell files of the repository: of the program, and of the tests by their functions. Texts

@@ -434,7 +434,8 @@ func TestNewestTalos(t *testing.T) {
 				set(t, r.Stack, "lifecycle.apply", c.apply)
 
 				if c.apply == "noReboot" {
-					assert.Contains(t, failUp(t, r.Stack), "lifecycle.apply: noReboot allows no change that needs a reboot")
+					assert.Contains(t, failUp(t, r.Stack), "lifecycle.apply: noReboot forbids changes that need a "+
+						"reboot")
 					assert.Empty(t, eventsOf(r, since))
 
 					continue
@@ -506,8 +507,8 @@ func TestConfigurationChanges(t *testing.T) {
 
 	since = time.Now()
 	assert.Contains(t, failPreview(t, r.Stack),
-		"lifecycle.apply: noReboot allows no change that needs a reboot, as this one does "+
-			"(machine.env.NO_PROXY); take it back, or set auto or staged")
+		"lifecycle.apply: noReboot forbids changes that need a reboot, and this one does (machine.env.NO_PROXY); "+
+			"revert it, or set auto or staged")
 	failUp(t, r.Stack)
 	assert.Empty(t, eventsOf(r, since))
 
@@ -591,7 +592,8 @@ func TestIllegalJump(t *testing.T) {
 
 	const refused = "pair-control-1: cluster.versions.talos: Talos v1.9.5 cannot become v1.12.4 at once: host version " +
 		"1.9.5 is too old to upgrade to " +
-		"Talos 1.12.4; go by way of the last v1.10, then the last v1.11, with an update each, then v1.12.4"
+		"Talos 1.12.4; go through the last v1.10, then the last v1.11, each in an update of its own, and then to " +
+		"v1.12.4"
 
 	assert.Contains(t, failPreview(t, r.Stack), refused)
 
@@ -634,7 +636,7 @@ func TestKubernetesUpgrade(t *testing.T) {
 
 	set(t, r.Stack, "cluster.versions.kubernetes", "v1.32.0")
 	assert.Contains(t, failPreview(t, r.Stack), "cluster.versions.kubernetes: Kubernetes v1.33.6 cannot become v1.32.0: "+
-		"it does not go back to an earlier minor version; state v1.33 or the next")
+		"a downgrade to an earlier minor version is not supported; state v1.33 or the next")
 
 	set(t, r.Stack, "cluster.versions.kubernetes", "v1.34.2")
 	r.Talos.Withdraw("kube-scheduler:v1.34.2")
@@ -647,10 +649,10 @@ func TestKubernetesUpgrade(t *testing.T) {
 
 	for _, said := range []string{previewed.String(), failed} {
 		assert.Regexp(t,
-			`kube-apiserver of roll-control-\d runs with the feature gate LegacySidecarContainers, which is gone in Kubernetes v1.34.2: `+
-				"it would not start; take it out in an update before", said)
+			`kube-apiserver of roll-control-\d runs with the feature gate LegacySidecarContainers, which is removed in Kubernetes v1.34.2: `+
+				"it would not start; remove it in a separate update first", said)
 		assert.Regexp(t,
-			`kubelet of roll-control-\d runs with the flag --cloud-config, which is gone in Kubernetes v1.34.2: `, said)
+			`kubelet of roll-control-\d runs with the flag --cloud-config, which is removed in Kubernetes v1.34.2: `, said)
 	}
 
 	assert.Contains(t, previewed.String(), "kubelet of roll-worker-1 runs with the flag --cloud-config")

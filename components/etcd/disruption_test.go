@@ -44,12 +44,14 @@ func TestCheckDisruption(t *testing.T) {
 		"the data of all differ": {
 			members: []Member{{Name: "a", Problem: "alarm:CORRUPT"}, {Name: "b", Problem: "alarm:CORRUPT"}},
 			effect:  impact.EffectReboot,
-			refused: "etcd takes no writes, because its members have different data, and too few the same (alarm:CORRUPT); " +
+			refused: "etcd takes no writes, because its members have different data, and no majority has the same " +
+				"(alarm:CORRUPT); " +
 				"restore a snapshot with cluster.recoverFrom",
 		},
 		"an upgrade of one of two": {
 			members: []Member{a, b}, effect: impact.EffectUpgrade,
-			refused: "etcd has two members, and Talos upgrades none of them: the other could not go on alone; add a control " +
+			refused: "etcd has two members, and Talos upgrades neither of them: the other one alone has no quorum; " +
+				"add a control " +
 				"plane, or remove one, first",
 		},
 	} {

@@ -62,7 +62,8 @@ func (m Member) alarm() error {
 		)
 	default: // the alarm is of no member: too few have the same data
 		return spec.Blocked(
-			fmt.Sprintf("etcd takes no writes, because its members have different data, and too few the same (%s)", m.Problem),
+			fmt.Sprintf("etcd takes no writes, because its members have different data, and no majority has the "+
+				"same (%s)", m.Problem),
 			"restore a snapshot with cluster.recoverFrom",
 		)
 	}
@@ -105,7 +106,7 @@ func QuorumText(voters int) string {
 
 	s := fmt.Sprintf("%d of %d, %d needed", voters-1, voters, need)
 	if voters-1 < need {
-		s += ": it stands still"
+		s += ": no quorum"
 	}
 
 	return s
@@ -139,7 +140,7 @@ func CheckDisruption(members []Member, name string, effect impact.Effect) error 
 		return spec.Blocked(strings.Join(unhealthy, ", "), "repair it first, then run 'pulumi up' again")
 	case voters == 2 && effect == impact.EffectUpgrade:
 		return spec.Blocked(
-			"etcd has two members, and Talos upgrades none of them: the other could not go on alone",
+			"etcd has two members, and Talos upgrades neither of them: the other one alone has no quorum",
 			"add a control plane, or remove one, first",
 		)
 	default:

@@ -29,7 +29,7 @@ func TestMemberRemoval(t *testing.T) {
 		return members
 	}
 
-	const teardown = "the last control plane never leaves: etcd would be lost with it; " +
+	const teardown = "the last control plane cannot be removed: etcd would be lost with it; " +
 		"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'"
 
 	for _, c := range []struct {
@@ -41,13 +41,13 @@ func TestMemberRemoval(t *testing.T) {
 		{
 			"5 to 2",
 			MemberRemoval{Members: voters("a", "b", "c", "d", "e"), Leaving: []string{"c", "d", "e"}},
-			"2 of the 5 members of etcd would stay, and 3 are needed; remove 2 at most at once",
+			"2 of the 5 members of etcd would stay, and 3 are needed; remove at most 2 at a time",
 		},
 		{"3 to 2", MemberRemoval{Members: voters("a", "b", "c"), Leaving: []string{"b"}}, ""},
 		{
 			"3 to 1",
 			MemberRemoval{Members: voters("a", "b", "c"), Leaving: []string{"b", "c"}},
-			"1 of the 3 members of etcd would stay, and 2 are needed; remove 1 at most at once",
+			"1 of the 3 members of etcd would stay, and 2 are needed; remove at most 1 at a time",
 		},
 		{
 			"2 to 1",
@@ -90,7 +90,8 @@ func TestMemberRemoval(t *testing.T) {
 				Members: sick(sick(voters("a", "b", "c"), "b", "x"), "c", "x"),
 				Leaving: []string{"c"}, Dead: []string{"b", "c"},
 			},
-			"1 of the 3 members of etcd are healthy, and 2 are needed: etcd removes no member; bring one back, or restore a " +
+			"1 of the 3 members of etcd are healthy, and 2 are needed: etcd cannot remove a member; bring one " +
+				"back, or restore a " +
 				"snapshot",
 		},
 		{
@@ -122,7 +123,8 @@ func TestMemberRemoval(t *testing.T) {
 			Members: append(voters("a", "b"), Member{ID: 9, Name: "c", Learner: true}),
 			Leaving: []string{"c"},
 		}, ""},
-		{"no member", MemberRemoval{Leaving: []string{"c"}}, "etcd has no voting member; see that the cluster is up"},
+		{"no member", MemberRemoval{Leaving: []string{"c"}}, "etcd has no voting member; make sure that the " +
+			"cluster is up"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.want == "" {
@@ -195,7 +197,7 @@ func TestRemovalKeepsQuorum(t *testing.T) {
 }
 
 func TestQuorumText(t *testing.T) {
-	assert.Equal(t, "0 of 1, 1 needed: it stands still", QuorumText(1))
-	assert.Equal(t, "1 of 2, 2 needed: it stands still", QuorumText(2))
+	assert.Equal(t, "0 of 1, 1 needed: no quorum", QuorumText(1))
+	assert.Equal(t, "1 of 2, 2 needed: no quorum", QuorumText(2))
 	assert.Equal(t, "4 of 5, 3 needed", QuorumText(5))
 }

@@ -35,12 +35,12 @@ func (d MemberRemoval) CheckQuorum() error {
 
 	switch need := QuorumSize(voters); {
 	case voters == 0:
-		return spec.Blocked("etcd has no voting member", "see that the cluster is up")
+		return spec.Blocked("etcd has no voting member", "make sure that the cluster is up")
 	case !slices.ContainsFunc(d.Members, d.leaves):
 		return nil
 	case remaining == 0:
 		return spec.Blocked(
-			"the last control plane never leaves: etcd would be lost with it",
+			"the last control plane cannot be removed: etcd would be lost with it",
 			"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'",
 		)
 	case remaining < need:
@@ -54,7 +54,7 @@ func (d MemberRemoval) CheckQuorum() error {
 // AtMost says what to do instead where too many of so many members would leave.
 func AtMost(voters int) string {
 	if most := voters - QuorumSize(voters); most > 0 {
-		return fmt.Sprintf("remove %d at most at once", most)
+		return fmt.Sprintf("remove at most %d at a time", most)
 	}
 
 	return "add a control plane first"
@@ -83,7 +83,8 @@ func (d MemberRemoval) checkHealth() error {
 
 	if voters, healthy := votes(d.Members); healthy < QuorumSize(voters) {
 		return spec.Blocked(
-			fmt.Sprintf("%d of the %d members of etcd are healthy, and %d are needed: etcd removes no member", healthy, voters,
+			fmt.Sprintf("%d of the %d members of etcd are healthy, and %d are needed: etcd cannot remove a "+
+				"member", healthy, voters,
 				QuorumSize(voters)),
 			"bring one back, or restore a snapshot",
 		)

@@ -83,8 +83,8 @@ func isEncrypted(f *os.File) bool {
 // verifyEncrypted holds a file that cannot be read to its hash.
 func verifyEncrypted(f *os.File, s Snapshot) error {
 	if s.EncryptedSHA256 == "" {
-		return errors.New("it is encrypted, and no note says what it was: whether it is whole is unknown until it is " +
-			"decrypted")
+		return errors.New("it is encrypted, and there is no note with its checksum: decrypt it to check whether it " +
+			"is complete")
 	}
 
 	sum := sha256.New()
@@ -93,7 +93,7 @@ func verifyEncrypted(f *os.File, s Snapshot) error {
 	}
 
 	if hex.EncodeToString(sum.Sum(nil)) != s.EncryptedSHA256 {
-		return errors.New("it is not what it was when it was taken")
+		return errors.New("it has changed since it was taken")
 	}
 
 	return nil

@@ -95,10 +95,10 @@ func TestReadRefused(t *testing.T) {
 		refused string
 	}{
 		"empty":                     {nil, "it is not an etcd database"},
-		"a page of one":             {[]byte("<html>not found</html>"), "22 bytes are not a whole snapshot of etcd"},
-		"cut off":                   {hashed(content)[:len(content)-100], "are not a whole snapshot of etcd"},
+		"a page of one":             {[]byte("<html>not found</html>"), "22 bytes are not a complete snapshot of etcd"},
+		"cut off":                   {hashed(content)[:len(content)-100], "are not a complete snapshot of etcd"},
 		"cut off where a page ends": {content[:8192], "it is not an etcd database"},
-		"changed":                   {changed, "its content is not what its hash says: it was cut off, or changed"},
+		"changed":                   {changed, "its content does not match its hash: it was cut off, or changed"},
 		"zeros":                     {make([]byte, 8192), "it is not an etcd database"},
 		"no database":               {hashed(make([]byte, 8192)), "it is not an etcd database"},
 	} {
@@ -124,7 +124,7 @@ func TestTakeCutOff(t *testing.T) {
 
 			return err
 		})
-		require.ErrorContains(t, err, "what etcd sent ")
+		require.ErrorContains(t, err, "that etcd sent ")
 	}
 
 	kept, err := store.List()
@@ -156,7 +156,7 @@ func TestStore(t *testing.T) {
 	}
 
 	_, err = s.Take(day, send([]byte("half")))
-	require.EqualError(t, err, "what etcd sent is not a snapshot: 4 bytes are not a whole snapshot of etcd")
+	require.EqualError(t, err, "the data that etcd sent is not a snapshot: 4 bytes are not a complete snapshot of etcd")
 
 	_, err = s.Take(day, func(io.Writer) error { return errors.New("lost") })
 	require.EqualError(t, err, "lost")
@@ -185,7 +185,7 @@ func TestStore(t *testing.T) {
 	}))
 
 	require.NoError(t, os.WriteFile(all[0].Path, hashed(database(t, 99)), 0o600))
-	require.EqualError(t, Verify(all[0]), "it is not what it was when it was taken")
+	require.EqualError(t, Verify(all[0]), "it has changed since it was taken")
 }
 
 // TestEncrypted: what is kept can be verified without a key, be decrypted with one, and is pruned as others are.
@@ -260,13 +260,13 @@ func TestEncrypted(t *testing.T) {
 
 			text[len(text)-1] ^= 1
 			require.NoError(t, os.WriteFile(path, text, 0o600))
-			require.EqualError(t, Verify(kept[0]), "it is not what it was when it was taken")
+			require.EqualError(t, Verify(kept[0]), "it has changed since it was taken")
 
 			require.NoError(t, os.Remove(path+".json"))
 
 			kept, err = s.List()
 			require.NoError(t, err)
-			require.ErrorContains(t, Verify(kept[0]), "whether it is whole is unknown until it is decrypted")
+			require.ErrorContains(t, Verify(kept[0]), "decrypt it to check whether it is complete")
 		})
 	}
 }
@@ -298,8 +298,8 @@ func TestNotes(t *testing.T) {
 	require.Len(t, warned, 1)
 	assert.Equal(t,
 		NoteOf(first.Path)+
-			" cannot be read (unexpected end of JSON input). It is passed over: the snapshot itself may be good, "+
-			"which 'go run ./stacks/ops etcd check' tells. Remove the note", warned[0])
+			" cannot be read (unexpected end of JSON input) and is ignored. The snapshot itself may be valid: "+
+			"check it with 'go run ./stacks/ops etcd check'. Then remove the note", warned[0])
 
 	all, err := s.List()
 	require.NoError(t, err)

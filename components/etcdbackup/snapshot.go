@@ -63,7 +63,7 @@ func Read(f *os.File) (Snapshot, error) {
 		s.Raw = true
 	case sha256.Size:
 	default:
-		return s, fmt.Errorf("%d bytes are not a whole snapshot of etcd", s.Size)
+		return s, fmt.Errorf("%d bytes are not a complete snapshot of etcd", s.Size)
 	}
 
 	if err := s.hash(f); err != nil {
@@ -93,7 +93,7 @@ func (s *Snapshot) hash(f *os.File) error {
 		}
 
 		if [sha256.Size]byte(inner.Sum(nil)) != stated {
-			return errors.New("its content is not what its hash says: it was cut off, or changed")
+			return errors.New("its content does not match its hash: it was cut off, or changed")
 		}
 
 		whole.Write(stated[:])
@@ -125,7 +125,7 @@ func (s *Snapshot) count(path string) (err error) {
 	return db.View(func(tx *bolt.Tx) error {
 		bucket := tx.Bucket(revisions)
 		if bucket == nil {
-			return errors.New("it is not an etcd database: it holds no keys of Kubernetes")
+			return errors.New("it is not an etcd database: it contains no Kubernetes keys")
 		}
 
 		s.Keys = bucket.Stats().KeyN

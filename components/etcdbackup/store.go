@@ -51,12 +51,12 @@ func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 		}
 
 		if taken, err = Read(f); err != nil {
-			return fmt.Errorf("what etcd sent is not a snapshot: %w", err)
+			return fmt.Errorf("the data that etcd sent is not a snapshot: %w", err)
 		}
 
 		// What etcd sends ends with a hash.
 		if taken.Raw {
-			return fmt.Errorf("what etcd sent was cut off after %d bytes", taken.Size)
+			return fmt.Errorf("the snapshot that etcd sent was cut off after %d bytes", taken.Size)
 		}
 
 		return nil
@@ -135,9 +135,8 @@ func (s Store) List() ([]Snapshot, error) {
 		}
 
 		if one.NoteErr = one.readNote(); one.NoteErr != nil && s.Warn != nil {
-			s.Warn(fmt.Sprintf("%s cannot be read (%s). It is passed over: the snapshot itself may be good, which 'go run "+
-				"./stacks/ops etcd check' tells. "+
-				"Remove the note", NoteOf(one.Path), one.NoteErr))
+			s.Warn(fmt.Sprintf("%s cannot be read (%s) and is ignored. The snapshot itself may be valid: check it "+
+				"with 'go run ./stacks/ops etcd check'. Then remove the note", NoteOf(one.Path), one.NoteErr))
 		}
 
 		found = append(found, one)
@@ -186,7 +185,7 @@ func Verify(s Snapshot) error {
 	case err != nil:
 		return err
 	case s.SHA256 != "" && now.SHA256 != s.SHA256:
-		return errors.New("it is not what it was when it was taken")
+		return errors.New("it has changed since it was taken")
 	default:
 		return nil
 	}

@@ -95,20 +95,20 @@ func (c Change) Evaluate() (Effect, string, error) {
 		return EffectUnknown, "it does not answer: " + c.Silent.Error(), nil
 	case c.Rejected != nil:
 		return EffectNone, "nothing is applied",
-			fmt.Errorf("%w; correct the patches, or the key that this is about", c.Rejected)
+			fmt.Errorf("%w; correct the patches, or the configuration key in question", c.Rejected)
 	case c.Upgrades():
 		return EffectUpgrade, c.upgradeWhy(), c.upgradable()
 	}
 
 	why := c.liveWhy()
 	if c.changesSecureBoot() {
-		why += fmt.Sprintf("; it stays %s SecureBoot until it is replaced", with(*c.Now.SecureBoot))
+		why += fmt.Sprintf("; the node stays %s SecureBoot until it is replaced", with(*c.Now.SecureBoot))
 	}
 
 	switch {
 	case c.Reboot && c.Apply == spec.ApplyNoReboot:
 		return EffectReboot, why, fmt.Errorf(
-			"lifecycle.apply: noReboot allows no change that needs a reboot, as this one does (%s); take it back, or "+
+			"lifecycle.apply: noReboot forbids changes that need a reboot, and this one does (%s); revert it, or "+
 				"set auto or staged", why)
 	case c.Reboot && c.Apply == spec.ApplyStaged:
 		return EffectLive, "kept for the next reboot: " + why, c.kubernetes()
@@ -117,7 +117,7 @@ func (c Change) Evaluate() (Effect, string, error) {
 	case len(c.Settings) > 0:
 		return EffectLive, why, c.kubernetes()
 	default:
-		return EffectNone, "it runs so already", nil
+		return EffectNone, "it already has this configuration", nil
 	}
 }
 
@@ -142,8 +142,8 @@ func (c Change) upgradable() error {
 
 	if c.Wanted.Platform != "" && c.Now.Platform != "" && c.Wanted.Platform != c.Now.Platform {
 		errs = append(errs,
-			fmt.Errorf("image.platform: the node was made for %s, where it finds its address in another place than %s looks; "+
-				"leave the platform, or replace the node", c.Now.Platform, c.Wanted.Platform))
+			fmt.Errorf("image.platform: the node was created for %s, which stores the address in a different place "+
+				"than %s; keep the platform, or replace the node", c.Now.Platform, c.Wanted.Platform))
 	}
 
 	if c.Wanted.Schematic == "" && c.Now.Schematic != "" && c.Now.Schematic != Vanilla {

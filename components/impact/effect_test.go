@@ -32,7 +32,7 @@ func TestEvaluate(t *testing.T) {
 		effect       Effect
 		why, refused string
 	}{
-		"nothing": {Change{Now: now, Wanted: now}, EffectNone, "it runs so already", ""},
+		"nothing": {Change{Now: now, Wanted: now}, EffectNone, "it already has this configuration", ""},
 		"no answer": {
 			Change{Silent: errors.New("connection refused"), Wanted: now},
 			EffectUnknown,
@@ -41,7 +41,7 @@ func TestEvaluate(t *testing.T) {
 		"a refusal": {
 			Change{Rejected: errors.New("it refuses its configuration: no image"), Now: now, Wanted: now, Settings: setting},
 			EffectNone, "nothing is applied",
-			"it refuses its configuration: no image; correct the patches, or the key that this is about",
+			"it refuses its configuration: no image; correct the patches, or the configuration key in question",
 		},
 		"a setting":     {Change{Now: now, Wanted: now, Settings: setting}, EffectLive, "machine.sysctls.x", ""},
 		"settings":      {Change{Now: now, Wanted: now, Settings: many[:4]}, EffectLive, "a, b, c, d", ""},
@@ -57,7 +57,7 @@ func TestEvaluate(t *testing.T) {
 		"no schematic wanted": {
 			Change{Now: now, Wanted: to(func(s *System) { s.Schematic = "" })},
 			EffectNone,
-			"it runs so already", "",
+			"it already has this configuration", "",
 		},
 		"another schematic": {
 			Change{Now: now, Wanted: to(func(s *System) { s.Schematic = b }), Apply: spec.ApplyAuto},
@@ -92,16 +92,16 @@ func TestEvaluate(t *testing.T) {
 			Change{Now: now, Wanted: to(func(s *System) { s.Kubernetes = "v1.35.0" }), Settings: setting},
 			EffectLive,
 			"machine.sysctls.x",
-			"cluster.versions.kubernetes: Kubernetes v1.33.6 cannot become v1.35.0 at once: it moves by one minor version at " +
-				"a time; go by way of " +
-				"the last v1.34, with an update each, then v1.35.0",
+			"cluster.versions.kubernetes: Kubernetes v1.33.6 cannot become v1.35.0 at once: upgrades go one minor " +
+				"version at a time; go through " +
+				"the last v1.34, each in an update of its own, and then to v1.35.0",
 		},
 		"a reboot that is forbidden": {
 			Change{Now: now, Wanted: now, Settings: setting, Reboot: true, Apply: spec.ApplyNoReboot},
 			EffectReboot,
 			"machine.sysctls.x",
-			"lifecycle.apply: noReboot allows no change that needs a reboot, as this one does (machine.sysctls.x); take it " +
-				"back, or set auto or staged",
+			"lifecycle.apply: noReboot forbids changes that need a reboot, and this one does (machine.sysctls.x); " +
+				"revert it, or set auto or staged",
 		},
 		"an upgrade that is forbidden": {
 			Change{Now: now, Wanted: to(func(s *System) { s.Talos = "v1.12.4" }), Apply: spec.ApplyStaged},
@@ -113,8 +113,8 @@ func TestEvaluate(t *testing.T) {
 			Change{Now: now, Wanted: to(func(s *System) { s.Schematic, s.Platform = b, "nocloud" }), Apply: spec.ApplyAuto},
 			EffectUpgrade,
 			"schematic aaaaaaaa becomes bbbbbbbb",
-			"image.platform: the node was made for metal, where it finds its address in another place than nocloud looks; " +
-				"leave the platform, or replace the node",
+			"image.platform: the node was created for metal, which stores the address in a different place than " +
+				"nocloud; keep the platform, or replace the node",
 		},
 		"extensions that would be lost": {
 			Change{Now: now, Wanted: System{Talos: "v1.12.4", Kubernetes: "v1.33.6"}, Apply: spec.ApplyAuto},
@@ -152,12 +152,12 @@ func TestEvaluate(t *testing.T) {
 		"another installer only": {
 			Change{Now: to(func(s *System) { s.SecureBoot = new(false) }), Wanted: to(signed), Settings: setting},
 			EffectLive,
-			"machine.sysctls.x; it stays without SecureBoot until it is replaced", "",
+			"machine.sysctls.x; the node stays without SecureBoot until it is replaced", "",
 		},
 		"an installer for an unsigned system only": {
 			Change{Now: to(signed), Wanted: to(func(s *System) { s.SecureBoot = new(false) }), Settings: setting},
 			EffectLive,
-			"machine.sysctls.x; it stays with SecureBoot until it is replaced", "",
+			"machine.sysctls.x; the node stays with SecureBoot until it is replaced", "",
 		},
 		"a node that does not say whether it was booted with SecureBoot": {
 			Change{Now: now, Wanted: to(func(s *System) { signed(s); s.Talos = "v1.12.4" }), Apply: spec.ApplyAuto},

@@ -33,8 +33,8 @@ func TestOptionsHaveOneSource(t *testing.T) {
 		p, err := planner.Plan(s)
 
 		if option != joined {
-			assert.ErrorContains(t, err, "k3s.serverArgs[0]: is what the program states itself (given: --"+option+")")
-			assert.ErrorContains(t, err, "k3s.agentArgs[0]: is what the program states itself (given: --"+option+")")
+			assert.ErrorContains(t, err, "k3s.serverArgs[0]: is set by the program itself (given: --"+option+")")
+			assert.ErrorContains(t, err, "k3s.agentArgs[0]: is set by the program itself (given: --"+option+")")
 
 			continue
 		}

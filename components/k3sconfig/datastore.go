@@ -38,9 +38,9 @@ func (d Datastore) Settings() (settings, waitingFor string, err error) {
 	case d.Answering != "":
 		return "server: " + d.Answering + "\n", "", nil
 	case len(d.Unknown) > 0:
-		return "", "the guest agent to say whether K3s has been up on " + strings.Join(d.Unknown, ", "), nil
+		return "", "the guest agent to report whether K3s has run on " + strings.Join(d.Unknown, ", "), nil
 	case len(d.Servers) > 0:
-		return "", strings.Join(d.Servers, ", ") + " to answer: K3s has been up there, and " + d.Server +
+		return "", strings.Join(d.Servers, ", ") + " to answer: K3s has run there, and " + d.Server +
 			" joins that cluster", nil
 	case (d.Existed || len(d.Agents) > 0) && !d.AcceptEmpty:
 		return "", "", Lost(d.Server, d.Cluster)
@@ -52,8 +52,8 @@ func (d Datastore) Settings() (settings, waitingFor string, err error) {
 // Lost is why a server begins no second cluster.
 func Lost(server, cluster string) error {
 	return spec.Blocked(
-		"the cluster has no server left, and its etcd is gone with them: "+server+" would begin an empty cluster",
-		"restore a snapshot of K3s on it (stacks/docs/k3s.md, Restore a snapshot); or, where an empty cluster is wanted, "+
+		"the cluster has no server left, so the data of etcd is lost: "+server+" would start an empty cluster",
+		"restore a snapshot of K3s on it (stacks/docs/k3s.md, Restore a snapshot); or, to start an empty cluster, "+
 			"set lifecycle.acceptEmptyCluster to "+cluster+"; then run 'pulumi up' again",
 	)
 }

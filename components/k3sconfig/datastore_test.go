@@ -13,9 +13,9 @@ func TestDatastore(t *testing.T) {
 
 	const (
 		begin = "cluster-init: true\n"
-		lost  = "the cluster has no server left, and its etcd is gone with them: s1 would begin an empty cluster; " +
-			"restore a snapshot of K3s on it (stacks/docs/k3s.md, Restore a snapshot); or, where an empty cluster is wanted, set " +
-			"lifecycle.acceptEmptyCluster to edge; then run 'pulumi up' again"
+		lost  = "the cluster has no server left, so the data of etcd is lost: s1 would start an empty cluster; " +
+			"restore a snapshot of K3s on it (stacks/docs/k3s.md, Restore a snapshot); or, to start an empty " +
+			"cluster, set lifecycle.acceptEmptyCluster to edge; then run 'pulumi up' again"
 	)
 
 	for name, c := range map[string]struct {
@@ -36,11 +36,11 @@ func TestDatastore(t *testing.T) {
 		"an empty one is wanted": {is: Datastore{Existed: true, Agents: []string{"a1"}, AcceptEmpty: true}, settings: begin},
 		"another that is silent": {
 			is:      Datastore{Servers: []string{"s2", "s3"}, AcceptEmpty: true},
-			waiting: "s2, s3 to answer: K3s has been up there, and s1 joins that cluster",
+			waiting: "s2, s3 to answer: K3s has run there, and s1 joins that cluster",
 		},
 		"another that nothing is known of": {
 			is:      Datastore{Unknown: []string{"s2 (it is off)"}, AcceptEmpty: true},
-			waiting: "the guest agent to say whether K3s has been up on s2 (it is off)",
+			waiting: "the guest agent to report whether K3s has run on s2 (it is off)",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

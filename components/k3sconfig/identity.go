@@ -96,7 +96,7 @@ func ReadIdentity(text string) (Identity, error) {
 	var i Identity
 
 	if json.Unmarshal([]byte(text), &i) != nil || i.ServerCA.Certificate == "" || i.ClientCA.Key == "" {
-		return Identity{}, errors.New("what the state keeps is not the identity of a K3s cluster")
+		return Identity{}, errors.New("the value in the state is not the identity of a K3s cluster")
 	}
 
 	return i, nil

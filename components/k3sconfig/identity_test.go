@@ -62,7 +62,7 @@ func TestIdentity(t *testing.T) {
 	assert.Equal(t, i, read)
 
 	_, err = ReadIdentity("{}")
-	require.EqualError(t, err, "what the state keeps is not the identity of a K3s cluster")
+	require.EqualError(t, err, "the value in the state is not the identity of a K3s cluster")
 }
 
 // TestTokens: a token names the authority by the hash of its file, and what its holder may do.

@@ -65,7 +65,7 @@ func (i Identity) administrator(now time.Time) (KeyPair, error) {
 func ReadAdministrator(text string) (KeyPair, error) {
 	var pair KeyPair
 	if json.Unmarshal([]byte(text), &pair) != nil || pair.Certificate == "" || pair.Key == "" {
-		return KeyPair{}, errors.New("what the state keeps is not an administrator's certificate")
+		return KeyPair{}, errors.New("the value in the state is not an administrator's certificate")
 	}
 
 	return pair, nil

@@ -60,22 +60,22 @@ func Tail(log string, lines int) string {
 var refusals = []struct{ said, means string }{
 	{
 		"token CA hash does not match",
-		"the servers that it asks have another authority than the state keeps: another cluster has the address, or the " +
-			"state is that of an earlier one. " +
-			"Free the address, or restore the state that the servers were made with",
+		"its servers have a different certificate authority than the state: another cluster has the address, or " +
+			"the state belongs to an earlier cluster. Free the address, or restore the state that the servers were " +
+			"created with",
 	},
 	{
 		"certificate has expired or is not yet valid",
 		"its clock or that of its servers is wrong, or the certificates of the servers have expired. Correct the clock " +
-			"('date -u' shows it); where all are right, run 'sudo systemctl restart k3s' on the servers, which renews them; " +
-			"the node goes on trying, and 'pulumi up' goes on with it",
+			"('date -u' shows it); where all are right, run 'sudo systemctl restart k3s' on the servers, which " +
+			"renews them; the node keeps trying, and 'pulumi up' continues with it",
 	},
 	{
 		"401 Unauthorized",
-		"its servers do not know its token: they have been given another, or the state is that of an earlier cluster. Set " +
-			"token and agent-token in " +
-			configFile + " of each server to what the state keeps, and restart k3s there; the node goes on trying, and " +
-			"'pulumi up' goes on with it",
+		"its servers reject its token: they were given a different one, or the state belongs to an earlier " +
+			"cluster. Set token and agent-token in " +
+			configFile + " of each server to the values in the state, and restart k3s there; the node keeps " +
+			"trying, and 'pulumi up' continues with it",
 	},
 }
 

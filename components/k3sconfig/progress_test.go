@@ -57,10 +57,10 @@ func TestAdvice(t *testing.T) {
 
 	for log, want := range map[string]string{
 		"level=error msg=\"Failed to validate connection to cluster at https://10.0.0.11:6443: token CA hash does not " +
-			"match the Cluster CA certificate hash: 1 != 2\"": "the servers that it asks have another authority than the " +
-			"state keeps",
+			"match the Cluster CA certificate hash: 1 != 2\"": "its servers have a different certificate authority " +
+			"than the state",
 		"level=info msg=\"Waiting to retrieve agent configuration; server is not ready: " +
-			"https://127.0.0.1:6444/v1-k3s/config: 401 Unauthorized\"": "its servers do not know its token",
+			"https://127.0.0.1:6444/v1-k3s/config: 401 Unauthorized\"": "its servers reject its token",
 		"level=error msg=\"Failed to validate connection to cluster at https://10.0.0.11:6443: tls: failed to verify " +
 			"certificate: x509: certificate has expired or is not yet valid: current time 2026-01-01T00:00:00Z is before " +
 			"2026-01-01T05:00:00Z\"": "its clock or that of its servers is wrong",

@@ -165,7 +165,7 @@ func TestRegistryLogins(t *testing.T) {
 	}
 
 	_, err = UserData(p, agent, identity(), Secrets{RegistryLogins: "hunter2"})
-	require.ErrorContains(t, err, "it is not logins by the host")
+	require.ErrorContains(t, err, "it must map the hosts of registries")
 	require.NotContains(t, err.Error(), "hunter2")
 }
 

@@ -82,8 +82,8 @@ func (p noPages) RoundTrip(r *http.Request) (*http.Response, error) {
 		return reply, err
 	}
 
-	return nil, errors.Join(errors.New("text/html that is not of the Kubernetes API: a proxy may have answered in its "+
-		"place"), reply.Body.Close())
+	return nil, errors.Join(errors.New("text/html that is not from the Kubernetes API: a proxy may have answered "+
+		"in its place"), reply.Body.Close())
 }
 
 // Of returns a client for an API that is there already, such as a fake of client-go.

@@ -181,7 +181,8 @@ func TestDrainNamesTheBudgetThatHoldsAPod(t *testing.T) {
 	c := evictable("web", pod("web", "ReplicaSet"), pod("bare", ""), budget)
 
 	assert.EqualError(t, c.Drain(t.Context(), "a", 10*time.Millisecond, quiet),
-		"a could not be drained within 10ms: pod shop/web is held by the disruption budget always (1 healthy, 1 required)")
+		"a could not be drained within 10ms: pod shop/web is blocked by the disruption budget always (1 healthy, 1 "+
+			"required)")
 }
 
 // TestDrainOutlivesAWebhook: what denies an eviction is asked again, and named when it still denies it in the end.

@@ -120,7 +120,8 @@ func (c *Client) why(ctx context.Context, pod *corev1.Pod, evicted error) (strin
 		}
 
 		if selector.Matches(labels.Set(pod.Labels)) && b.Status.DisruptionsAllowed == 0 {
-			return fmt.Sprintf("is held by the disruption budget %s (%d healthy, %d required)", b.Name, b.Status.CurrentHealthy,
+			return fmt.Sprintf("is blocked by the disruption budget %s (%d healthy, %d "+
+				"required)", b.Name, b.Status.CurrentHealthy,
 				b.Status.DesiredHealthy), nil
 		}
 	}

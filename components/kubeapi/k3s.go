@@ -101,10 +101,10 @@ func (c *Client) RemoveMember(ctx context.Context, name string, bound time.Durat
 		case apierrors.IsNotFound(err):
 			return nil
 		case err != nil:
-			return wait.For("etcd to let %s go (%v)", name, wait.Reason(err))
+			return wait.For("etcd to remove the member of %s (%v)", name, wait.Reason(err))
 		case n.Annotations[removedMember] == "" || n.Annotations[memberName] != "" &&
 			n.Annotations[memberName] != n.Annotations[removedMember]:
-			return wait.For("etcd to let %s go", name)
+			return wait.For("etcd to remove the member of %s", name)
 		default:
 			return nil
 		}
@@ -118,9 +118,9 @@ func (c *Client) WaitForgotten(ctx context.Context, name string, bound time.Dura
 
 		switch {
 		case err != nil:
-			return wait.For("Kubernetes to forget %s (%v)", name, wait.Reason(err))
+			return wait.For("Kubernetes to delete the node %s (%v)", name, wait.Reason(err))
 		case there:
-			return wait.For("Kubernetes to forget %s", name)
+			return wait.For("Kubernetes to delete the node %s", name)
 		default:
 			return nil
 		}

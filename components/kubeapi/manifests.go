@@ -34,8 +34,8 @@ func (c *Client) Sync(ctx context.Context, objects []*unstructured.Unstructured,
 		sync = c.apply
 	}
 
-	if err := sync(ctx, objects, func(path string) { progress("Kubernetes gets " + path) }); err != nil {
-		return fmt.Errorf("what Talos installs into Kubernetes is not up to date: %w", err)
+	if err := sync(ctx, objects, func(path string) { progress("applying to Kubernetes: " + path) }); err != nil {
+		return fmt.Errorf("the manifests that Talos installs in Kubernetes are not up to date: %w", err)
 	}
 
 	return nil

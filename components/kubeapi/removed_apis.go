@@ -34,7 +34,8 @@ func (c *Client) Removed(ctx context.Context, from, to string) ([]string, error)
 
 	for _, kind := range slices.Sorted(maps.Keys(removed.APIResources)) {
 		found = append(found,
-			fmt.Sprintf("there are %d objects of %s, an API that is gone in Kubernetes %s: move them to its successor before",
+			fmt.Sprintf("%d objects use %s, an API that is removed in Kubernetes %s: migrate them to its successor "+
+				"first",
 				removed.APIResources[kind], kind, to))
 	}
 

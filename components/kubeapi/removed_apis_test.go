@@ -23,8 +23,8 @@ func TestRemoved(t *testing.T) {
 		err    string
 	}{
 		"in use": {http.StatusOK, "v1.31.4", []string{
-			"there are 2 objects of podschedulingcontexts.v1alpha3.resource.k8s.io, an API that is gone in Kubernetes " +
-				"v1.32.0: move them to its successor before",
+			"2 objects use podschedulingcontexts.v1alpha3.resource.k8s.io, an API that is removed in Kubernetes " +
+				"v1.32.0: migrate them to its successor first",
 		}, ""},
 		"not there":       {http.StatusNotFound, "v1.31.4", nil, ""},
 		"forbidden":       {http.StatusForbidden, "v1.31.4", nil, "unknown"},

@@ -55,7 +55,8 @@ func TestCheck(t *testing.T) {
 		"a document that the provider does not know": {
 			spec: patched(plantest.Talos114, "apiVersion: v1alpha1\nkind: SysctlConfig\nparams: {a: b}\n", "", ""),
 			want: "the configuration has 1 problem:\n  - cluster.patches[0]: is not a patch that Talos can apply: SysctlConfig " +
-				"came after Talos 1.12, and the Talos provider does not know it; use the settings of Talos 1.12, which later " +
+				"was added after Talos 1.12, and the Talos provider does not support it; use the settings of Talos " +
+				"1.12, which later " +
 				"versions take, too (given: patches/cluster.yaml, for atlas-control-1); correct the patch",
 		},
 		"deletion": {spec: patched(plantest.Talos112, "", "",
@@ -279,8 +280,8 @@ func TestCheckLabels(t *testing.T) {
 	s.Pools["worker"] = pool
 
 	_, err = Check(plantest.New(t, s))
-	if err == nil || !strings.Contains(err.Error(), "the kubelet registers no node with a taint twice: what taints states "+
-		"is in registerWithTaints already") {
+	if err == nil || !strings.Contains(err.Error(), "the kubelet does not register a node with a duplicate taint: "+
+		"the taints of the pool are in registerWithTaints already") {
 		t.Error(err)
 	}
 }

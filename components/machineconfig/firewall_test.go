@@ -110,13 +110,14 @@ func TestPatchesBehindFirewalls(t *testing.T) {
 		want  string
 	}{
 		"KubeSpan": {kubeSpan, nil, refused +
-			"KubeSpan needs UDP port 51820 between nodes, which the firewalls do not let in unless firewall.open does" + given},
+			"KubeSpan needs UDP port 51820 between nodes, which the firewalls block unless firewall.open allows " +
+			"it" + given},
 		"KubeSpan, opened": {kubeSpan, []spec.IngressRule{wireguard}, ""},
 		"other pods": {
 			pods,
 			[]spec.IngressRule{wireguard},
 			refused + "pods of another network than 10.244.0.0/16 cannot reach ports 6443 and 10250, " +
-				"unless firewall.open lets them in" + given,
+				"unless firewall.open allows them" + given,
 		},
 		"other pods, opened": {pods, []spec.IngressRule{others}, ""},
 		"neither":            {"machine:\n  sysctls: {vm.max_map_count: \"262144\"}\n", nil, ""},

@@ -31,7 +31,8 @@ func checkKinds(patch configpatcher.Patch, text string) error {
 
 	for _, doc := range merge.Documents() {
 		if !slices.Contains(providerKinds, doc.Kind()) {
-			return fmt.Errorf("%s came after Talos 1.12, and the Talos provider does not know it; use the settings of "+
+			return fmt.Errorf("%s was added after Talos 1.12, and the Talos provider does not support it; use the "+
+				"settings of "+
 				"Talos 1.12, which later versions take, too", doc.Kind())
 		}
 	}
@@ -78,7 +79,8 @@ func checkLaterSettings(text string) error {
 
 		for _, path := range laterSettings[kind] {
 			if states(doc, strings.Split(path, ".")) {
-				errs = append(errs, fmt.Errorf("%s of %s came after Talos 1.12, and the Talos provider does not know it; "+
+				errs = append(errs, fmt.Errorf("%s of %s was added after Talos 1.12, and the Talos provider does "+
+					"not support it; "+
 					"leave it out", path, kind))
 			}
 		}

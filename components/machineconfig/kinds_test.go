@@ -134,7 +134,7 @@ func TestLaterSettings(t *testing.T) {
 		s := plantest.Atlas(plantest.Talos112)
 		s.Cluster.Patches = []spec.Patch{{Path: "cluster.patches[0]", Origin: "a.yaml", Text: text}}
 		_, err := Check(plantest.New(t, s))
-		require.ErrorContains(t, err, "cluster.patches[0]: is not a patch that Talos can apply: "+want+" came after Talos 1.12")
+		require.ErrorContains(t, err, "cluster.patches[0]: is not a patch that Talos can apply: "+want+" was added after Talos 1.12")
 	}
 
 	assert.False(t, states(map[string]any{"ntp": "x"}, []string{"ntp", "useNTS"}))

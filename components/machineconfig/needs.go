@@ -36,7 +36,8 @@ func needs(p *plan.Plan) []need {
 	}
 
 	all = append(all, need{
-		rule: "the kubelet registers no node with a taint twice: what taints states is in " + registerWithTaints + " already",
+		rule: "the kubelet does not register a node with a duplicate taint: the taints of the pool are in " +
+			registerWithTaints + " already",
 		broken: func(cfg talosconfig.Provider) bool {
 			all, _ := cfg.K8sKubeletConfig().ExtraConfig()[registerWithTaints].([]any)
 
@@ -114,15 +115,16 @@ func firewallNeeds(p *plan.Plan) []need {
 
 	return []need{
 		{
-			rule: fmt.Sprintf("KubeSpan needs UDP port %d between nodes, which the firewalls do not let in unless "+
-				"firewall.open does", constants.KubeSpanDefaultPort),
+			rule: fmt.Sprintf("KubeSpan needs UDP port %d between nodes, which the firewalls block unless "+
+				"firewall.open allows it", constants.KubeSpanDefaultPort),
 			broken: func(cfg talosconfig.Provider) bool {
 				return kubeSpan(cfg) &&
 					!lets(spec.ProtocolUDP, constants.KubeSpanDefaultPort, p.Network)
 			},
 		},
 		{
-			rule: fmt.Sprintf("pods of another network than %s cannot reach ports %d and %d, unless firewall.open lets them in",
+			rule: fmt.Sprintf("pods of another network than %s cannot reach ports %d and %d, unless firewall.open "+
+				"allows them",
 				constants.DefaultIPv4PodCIDR,
 				constants.DefaultControlPlanePort, constants.KubeletPort),
 			broken: func(cfg talosconfig.Provider) bool {

@@ -66,8 +66,8 @@ mirror.lan: { identityToken: token, ca: "` + "-----BEGIN CERTIFICATE-----" + `" 
 		"a: { username: x }":             "a needs username and password, or neither",
 		"a: { certificate: x, auth: y }": "a needs certificate and key, or neither",
 		"a: {}":                          "a has no login",
-		"a: { pasword: hunter2 }":        "it is not logins by the host of their registry",
-		"hunter2":                        "it is not logins by the host of their registry",
+		"a: { pasword: hunter2 }":        "it must map the hosts of registries",
+		"hunter2":                        "it must map the hosts of registries",
 	} {
 		_, err := spec.ReadRegistryLogins(text)
 		require.ErrorContains(t, err, want)

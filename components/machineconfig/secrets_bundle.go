@@ -97,7 +97,7 @@ func readBundle(text string) (*secrets.Bundle, error) {
 
 	// What YAML says of it may quote it.
 	if err := decoder.Decode(bundle); err != nil {
-		return nil, errors.New("it is not a secrets bundle, which talosctl gen secrets writes")
+		return nil, errors.New("it is not a secrets bundle as talosctl gen secrets writes it")
 	}
 
 	var (
@@ -132,7 +132,7 @@ const (
 // certificate follow from the CA and the time: they are the same within a window of 90 days and good for 275 days at
 // least. Who could tell the key has the CA's, and needs none.
 func (s Secrets) Client(now time.Time) (Client, error) {
-	bad := errors.New("certs.os is not what Talos makes: an Ed25519 certificate authority")
+	bad := errors.New("certs.os must be an Ed25519 certificate authority, as Talos creates it")
 
 	ca, key, err := s.authority()
 	if err != nil {
@@ -201,7 +201,7 @@ func (s Secrets) authority() (*stdx509.Certificate, ed25519.PrivateKey, error) {
 
 	private, ok := parsed.(ed25519.PrivateKey)
 	if !ok || !bytes.Equal(private.Public().(ed25519.PublicKey), publicKey(ca)) { //nolint:forcetypeassert // of an Ed25519 key
-		return nil, nil, errors.New("the key is another's")
+		return nil, nil, errors.New("the key does not belong to the certificate")
 	}
 
 	return ca, private, nil

@@ -120,7 +120,7 @@ func TestThrowAwaySecrets(t *testing.T) {
 
 // TestInvalidSecrets: what is wrong is named, and nothing is shown.
 func TestInvalidSecrets(t *testing.T) {
-	const no = "it is not a secrets bundle, which talosctl gen secrets writes"
+	const no = "it is not a secrets bundle as talosctl gen secrets writes it"
 
 	of := func(change func(*secrets.Bundle)) string {
 		_, text := bundled(t, change)
@@ -235,7 +235,7 @@ func TestClientOfAnotherCA(t *testing.T) {
 	}
 
 	if _, err := s.Client(time.Now()); err == nil ||
-		err.Error() != "certs.os is not what Talos makes: an Ed25519 certificate authority" {
+		err.Error() != "certs.os must be an Ed25519 certificate authority, as Talos creates it" {
 		t.Error(err)
 	}
 }

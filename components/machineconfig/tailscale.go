@@ -21,7 +21,8 @@ func Tailscale(p *plan.Plan, pool plan.PlannedPool, key string) (string, error) 
 	}
 
 	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", errors.New("tailscaleAuthKey: it is empty, or holds what no key holds, such as spaces")
+		return "", errors.New("tailscaleAuthKey: must not be empty, or contain characters that no key contains, " +
+			"such as spaces")
 	}
 
 	doc := extensions.NewServicesConfigV1Alpha1()

@@ -87,7 +87,8 @@ func TestTailscaleKey(t *testing.T) {
 
 	for _, key := range []string{"", "two words", "line\nbreak", "schlüssel"} {
 		_, err := Tailscale(p, p.Pools[0], key)
-		if err == nil || err.Error() != "tailscaleAuthKey: it is empty, or holds what no key holds, such as spaces" {
+		if err == nil || err.Error() != "tailscaleAuthKey: must not be empty, or contain characters that no key "+
+			"contains, such as spaces" {
 			t.Errorf("%q: %v", key, err)
 		}
 	}

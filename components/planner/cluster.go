@@ -40,7 +40,7 @@ func (r *resolver) checkCluster(p *plan.Plan, stated spec.CNIName) {
 			plan.Count(controls, "control plane"),
 			"set the count to 3 or 5, or ha to false")
 	case controls%2 == 0:
-		r.Warn("pools", "an even number of control planes tolerates no more failures than one less",
+		r.Warn("pools", "an even number of control planes tolerates no more failures than one fewer",
 			plan.Count(controls, "control plane"),
 			"use an odd number")
 	}

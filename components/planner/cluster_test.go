@@ -74,15 +74,14 @@ func TestControlPlanesWithGPUs(t *testing.T) {
 		warnings = append(warnings, w.String())
 	}
 
-	assert.Contains(t, strings.Join(warnings, "\n"), "an even number of control planes tolerates no more failures than "+
-		"one less (given: 2 control planes)")
+	assert.Contains(t, strings.Join(warnings, "\n"), "an even number of control planes tolerates no more failures "+
+		"than one fewer (given: 2 control planes)")
 }
 
 // TestStatedCNI: production is warned of a pod network that was not chosen.
 func TestStatedCNI(t *testing.T) {
-	const warning = "cluster.cni.name: is not stated, and a running cluster keeps its pod network: Flannel enforces no " +
-		"network " +
-		"policies (given: flannel); state flannel, cilium or none"
+	const warning = "cluster.cni.name: is not set, and a running cluster keeps its pod network: Flannel enforces " +
+		"no network policies (given: flannel); state flannel, cilium or none"
 
 	for _, c := range []struct {
 		environment spec.Environment

@@ -18,7 +18,8 @@ func (r *resolver) checkK3sPool(p *pool) {
 
 		for _, key := range slices.Sorted(maps.Keys(s.Annotations)) {
 			if strings.HasPrefix(key, "talos-proxmox/") {
-				r.Problems.Add(path+".annotations."+key, "is what the program writes itself", s.Annotations[key], "leave it out")
+				r.Problems.Add(path+".annotations."+key, "is set by the program itself", s.Annotations[key],
+					"leave it out")
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func (r *resolver) checkFirewall(p *plan.Plan) {
 	names := map[string]bool{}
 
 	if _, given := r.Spec.Cluster.CNI.Values["ipam"]; given && *f.Enabled {
-		r.Warn("cluster.cni.values.ipam", "may give pods addresses that the firewalls do not know: they let in "+
+		r.Warn("cluster.cni.values.ipam", "may give pods addresses that the firewalls block: they allow "+
 			constants.DefaultIPv4PodCIDR, "",
 			"state other networks of pods in firewall.open")
 	}
@@ -41,7 +41,7 @@ func (r *resolver) checkFirewall(p *plan.Plan) {
 		if !checks.IsLabel(o.Name) {
 			r.Problems.Add(path+".name", "must be a DNS label: lower case letters, digits and dashes", o.Name, "rename it")
 		} else if names[o.Name] {
-			r.Problems.Add(path+".name", "is another opening's too", o.Name, "rename one of the two")
+			r.Problems.Add(path+".name", "is also the name of another rule", o.Name, "rename one of the two")
 		}
 
 		names[o.Name] = true
@@ -67,16 +67,17 @@ func (r *resolver) checkFirewall(p *plan.Plan) {
 
 	switch {
 	case !p.Firewall && f.Open != nil:
-		r.Warn("firewall.open", "opens nothing: no firewall is set up", "", "set firewall.enabled, or leave it out")
+		r.Warn("firewall.open", "has no effect: no firewall is set up", "", "set firewall.enabled, or leave it out")
 	case !p.Firewall && f.APIFrom != nil:
-		r.Warn("firewall.apiFrom", "closes nothing: no firewall is set up", "", "set firewall.enabled, or leave it out")
+		r.Warn("firewall.apiFrom", "has no effect: no firewall is set up", "", "set firewall.enabled, or leave it out")
 	case p.Firewall && p.CNI == spec.CNINone:
-		r.Warn("cluster.cni.name", "leaves open nothing for the network between pods: the firewalls do not know it",
+		r.Warn("cluster.cni.name", "opens no ports for the network between pods, because the firewalls do not know "+
+			"which ones it uses",
 			string(p.CNI),
 			"name its ports in firewall.open")
 	case p.Firewall && ownTransport(p.CNIValues):
 		r.Warn("cluster.cni.values",
-			"change how Cilium carries traffic between nodes, and the firewalls let in its VXLAN only", "",
+			"change how Cilium carries traffic between nodes, and the firewalls allow only its VXLAN", "",
 			"name the ports in firewall.open")
 	}
 }

@@ -39,7 +39,8 @@ func (r *resolver) checkHA(path string, p *pool, s spec.VMSpec) {
 
 	switch {
 	case s.HAGroup != nil && s.HA.Places():
-		r.Problems.Add(path, "says where VMs run, and so does haGroup", *s.HAGroup, "leave one of the two out")
+		r.Problems.Add(path, "cannot be combined with haGroup: both determine where VMs run", *s.HAGroup, "leave "+
+			"one of the two out")
 	case s.HA.Strict && len(s.HA.Hosts) == 0:
 		r.Problems.Add(path+".strict", "needs ha.hosts", "true", "name the hosts, or leave it out")
 	case s.HA.Apart && len(priorities) > 1:
@@ -75,8 +76,8 @@ func (r *resolver) checkHARules(p *pool) {
 			continue
 		}
 
-		r.Problems.Add(m.path+".ha", "must be as that of "+first.path+", "+haText(of(first))+
-			": a pool has one rule of high availability", haText(of(m)),
+		r.Problems.Add(m.path+".ha", "must be the same as that of "+first.path+", "+haText(of(first))+
+			": a pool has one high-availability rule", haText(of(m)),
 			"state the same for both, or give one of the two nodes another pool")
 	}
 }

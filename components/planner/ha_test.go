@@ -33,7 +33,8 @@ func TestWhereVMsRun(t *testing.T) {
 		"both at once": {
 			pool: spec.VMSpec{HAGroup: group.HAGroup, HA: hosts.HA},
 			problems: []string{
-				"pools.worker.ha: says where VMs run, and so does haGroup (given: all); leave one of the two out",
+				"pools.worker.ha: cannot be combined with haGroup: both determine where VMs run (given: all); " +
+					"leave one of the two out",
 			},
 		},
 	} {
@@ -61,7 +62,7 @@ func TestHARulesOfAPool(t *testing.T) {
 		return spec.VMSpec{HA: &spec.HA{Hosts: hosts, Strict: strict, Apart: apart}}
 	}
 
-	const other = ", { hosts: [a] }: a pool has one rule of high availability (given: { hosts: [b], strict: true }); " +
+	const other = ", { hosts: [a] }: a pool has one high-availability rule (given: { hosts: [b], strict: true }); " +
 		"state the same for both, or give one of the two nodes another pool"
 
 	for name, test := range map[string]struct {
@@ -78,12 +79,12 @@ func TestHARulesOfAPool(t *testing.T) {
 		},
 		"two rules": {
 			nodes: map[string]spec.VMSpec{"1": on(false, false, "a"), "2": on(true, false, "b")},
-			want:  []string{"pools.worker.nodes.2.ha: must be as that of pools.worker.nodes.1" + other},
+			want:  []string{"pools.worker.nodes.2.ha: must be the same as that of pools.worker.nodes.1" + other},
 		},
 		"not as the pool": {
 			pool:  on(false, false, "a"),
 			nodes: map[string]spec.VMSpec{"1": on(true, false, "b"), "2": {}, "3": {}},
-			want:  []string{"pools.worker.nodes.1.ha: must be as that of pools.worker.nodes.2" + other},
+			want:  []string{"pools.worker.nodes.1.ha: must be the same as that of pools.worker.nodes.2" + other},
 		},
 		"apart on one host": {
 			pool: on(false, true, "a"), nodes: map[string]spec.VMSpec{"1": {}, "2": {}},
@@ -124,7 +125,7 @@ func TestHostsOfHA(t *testing.T) {
 		}
 	}
 
-	const moves = "is none of the hosts that ha.hosts prefers: high availability moves the VM there once it is made"
+	const moves = "is not one of the hosts that ha.hosts prefers: high availability moves the VM there once it is made"
 
 	for name, test := range map[string]struct {
 		control, worker string // their hosts

@@ -62,7 +62,7 @@ func (r *resolver) checkHosts() {
 
 func (r *resolver) checkHost(path, name string, known map[string]int) {
 	if _, ok := known[name]; name != "" && !ok {
-		r.Problems.Add(path, "is none of proxmox.hosts", name, "name one of them, or add it")
+		r.Problems.Add(path, "is not one of proxmox.hosts", name, "name one of them, or add it")
 	}
 }
 

@@ -34,14 +34,14 @@ func (r *resolver) checkIdentity() {
 			if !bad && checks.IsLabel(r.Spec.Cluster.Name) && checks.IsLabel(p.name) && !checks.IsLabel(n.Name) {
 				bad = true
 
-				r.Problems.Add(p.path+".names", "must make DNS labels of at most 63 characters", n.Name,
+				r.Problems.Add(p.path+".names", "must produce DNS labels of at most 63 characters", n.Name,
 					"change the pattern, or the cluster's or the pool's name")
 			}
 
 			if other, dup := names[n.Name]; dup && !twice {
 				twice = true
 
-				r.Problems.Add(p.path+".names", "makes a name that pool "+other+" makes too", n.Name,
+				r.Problems.Add(p.path+".names", "produces a name that pool "+other+" also produces", n.Name,
 					"add {pool} to one of the two patterns")
 			}
 

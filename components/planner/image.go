@@ -117,7 +117,7 @@ func (r *resolver) checkKernelArgs(path string, args []string) {
 		case r.inMeta() && slices.ContainsFunc(fields,
 			func(f string) bool { return strings.HasPrefix(f, "net.ifnames=") && f != oldNames }):
 			r.Problems.Add(checks.At(path, i),
-				"must leave the network interface its name eth0, which the address in the image is for",
+				"must not rename the network interface eth0, because the address in the image is for that name",
 				arg, "leave it out")
 		case r.Spec.Cluster.Bootstrap != spec.BootstrapExternal && slices.ContainsFunc(fields, fetchesConfiguration):
 			// Its URL may hold credentials.
@@ -134,7 +134,7 @@ func (r *resolver) checkSchematic(path string, s *spec.Schematic) {
 	switch {
 	case s == nil:
 	case r.Spec.Image.Source == spec.SourceFactory:
-		r.Problems.Add(path, "is what a template or an ISO file carries; the factory makes its own", "",
+		r.Problems.Add(path, "describes a template or an ISO file; the factory creates its own schematic", "",
 			"use image.factory.extensions")
 	case s.ID != "" && !schematicID.MatchString(s.ID):
 		r.Problems.Add(path, "must be the id of a schematic, 64 hexadecimal digits, or a list of extensions", s.ID,

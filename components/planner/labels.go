@@ -81,7 +81,7 @@ func (r *resolver) checkKubernetes(path string, s spec.VMSpec) {
 	} {
 		for _, key := range slices.Sorted(maps.Keys(kind.values)) {
 			if err := kind.validate(map[string]string{key: kind.values[key]}); err != nil {
-				r.Problems.Add(path+"."+kind.key+"."+key, "is not what Kubernetes takes: "+oneLine(err), kind.values[key],
+				r.Problems.Add(path+"."+kind.key+"."+key, "is not valid in Kubernetes: "+oneLine(err), kind.values[key],
 					"correct it")
 			} else if reason := kubernetesOwn[kind.key][key]; reason != "" {
 				r.Problems.Add(path+"."+kind.key+"."+key, reason, kind.values[key], "leave it out")

@@ -176,7 +176,8 @@ func (r *resolver) checkExternal() {
 	}
 
 	if mode := s.Cluster.Endpoint.Mode; mode != spec.EndpointFirstControlPlane {
-		r.Warn("cluster.endpoint.mode", "is not carried out with bootstrap external: whoever configures the nodes sets it up",
+		r.Warn("cluster.endpoint.mode", "has no effect with bootstrap external: the tool that configures the nodes "+
+			"must set it up",
 			string(mode), "")
 	}
 }

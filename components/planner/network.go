@@ -129,7 +129,8 @@ func (r *resolver) checkLink(path, name string) {
 
 func (r *resolver) checkMTU(path string, mtu int) {
 	if mtu != 0 && mtu != 1 && (mtu < 576 || mtu > 65520) {
-		r.Problems.Add(path, "must be 1, for the bridge's, or lie between 576 and 65520", strconv.Itoa(mtu), "correct it")
+		r.Problems.Add(path, "must be 1, for the MTU of the bridge, or lie between 576 and 65520", strconv.Itoa(mtu),
+			"correct it")
 	}
 }
 

@@ -33,8 +33,10 @@ func TestOddConfigurations(t *testing.T) {
 		"small control plane": {
 			change: func(s *draft) { s.Defaults.MemoryMiB, s.Defaults.DiskGiB = new(1024), new(8) },
 			want: []string{
-				"pools.control.memoryMiB: is below what Talos asks of a control plane, 2048 (given: 1024); raise it",
-				"pools.control.diskGiB: is below what Talos asks of a control plane, 10 (given: 8); raise it",
+				"pools.control.memoryMiB: is below the minimum that Talos requires for a control plane, 2048 " +
+					"(given: 1024); raise it",
+				"pools.control.diskGiB: is below the minimum that Talos requires for a control plane, 10 (given: " +
+					"8); raise it",
 			},
 		},
 		"IPv6 with IPv4 resolvers": {

@@ -299,8 +299,9 @@ func TestExternal(t *testing.T) {
 
 	want := []spec.Problem{
 		{
-			Path: "cluster.endpoint.mode",
-			Rule: "is not carried out with bootstrap external: whoever configures the nodes sets it up", Value: "vip",
+			Path:  "cluster.endpoint.mode",
+			Rule:  "has no effect with bootstrap external: the tool that configures the nodes must set it up",
+			Value: "vip",
 		},
 		{
 			Path: "image.template.control", Rule: "holds another version than cluster.versions.talos v1.11.5",
@@ -588,7 +589,7 @@ func TestAddressesOfPods(t *testing.T) {
 		false: nil,
 		true: {{
 			Path:   "cluster.cni.values.ipam",
-			Rule:   "may give pods addresses that the firewalls do not know: they let in 10.244.0.0/16",
+			Rule:   "may give pods addresses that the firewalls block: they allow 10.244.0.0/16",
 			Remedy: "state other networks of pods in firewall.open",
 		}},
 	} {

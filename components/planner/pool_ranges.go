@@ -237,7 +237,7 @@ func (r *resolver) checkTemplateVMID(p *pool, vmids []ownedRange[int]) {
 
 	for _, h := range vmids {
 		if h.First <= id && id <= h.Last {
-			r.addProblemOnce(p.planned.Image.Path, "is a VMID of "+h.path+" "+h.String()+", which are for nodes",
+			r.addProblemOnce(p.planned.Image.Path, "is a VMID of "+h.path+" "+h.String()+", which are reserved for nodes",
 				strconv.Itoa(id), "choose a range without it, or give the template another VMID")
 		}
 	}

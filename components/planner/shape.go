@@ -59,7 +59,7 @@ func (r *resolver) checkShape(path string, s spec.VMSpec) {
 		why         string
 	}{
 		{"cores", s.Cores, 1, 8192, "a VM needs a core"},
-		{"cpuUnits", s.CPUUnits, 1, 10_000, "a VM has a weight"},
+		{"cpuUnits", s.CPUUnits, 1, 10_000, "a VM needs a weight"},
 		{"memoryMiB", s.MemoryMiB, 1024, 100_000_000, starts},
 		{"minimumMemoryMiB", s.MinimumMemoryMiB, 1024, 100_000_000, starts},
 		{"diskGiB", s.DiskGiB, 6, 1_000_000, installs},
@@ -140,7 +140,8 @@ func (r *resolver) checkTemplateDisk(path string, d spec.DiskOptions) {
 		{"replicate", format(d.Replicate)},
 	} {
 		if option.value != "" {
-			r.Problems.Add(path+"."+option.key, "is the template's: a clone keeps the options of its disk", option.value,
+			r.Problems.Add(path+"."+option.key, "is set by the template: a clone keeps the options of its disk",
+				option.value,
 				"set it in the template, and leave it out here")
 		}
 	}
@@ -173,7 +174,7 @@ func (r *resolver) checkVolume(path string, v *spec.Volume) {
 
 	switch talos := r.Spec.Cluster.Versions.Talos; {
 	case r.IsK3s():
-		r.Problems.Add(path, "is Talos', and there is none with kind k3s", v.Name,
+		r.Problems.Add(path, "is only supported with Talos, not with kind k3s", v.Name,
 			"leave it out, and make the file system yourself")
 	case r.Spec.Cluster.Bootstrap == spec.BootstrapExternal:
 		r.Problems.Add(path, `is excluded by cluster.bootstrap "external": no node is configured`, v.Name,
@@ -271,7 +272,7 @@ func (r *resolver) checkWhole(path string, p *pool, own, s spec.VMSpec) {
 		}
 
 		if d.IOThread && strings.HasPrefix(d.Interface, "sata") {
-			r.Problems.Add(disk+".iothread", "is not to be had for a SATA disk", "true",
+			r.Problems.Add(disk+".iothread", "is not supported for a SATA disk", "true",
 				"leave it out, or choose another interface")
 		}
 	}
@@ -301,7 +302,7 @@ func (r *resolver) checkBallooning(path string, own, s spec.VMSpec) {
 
 	switch {
 	case least == nil && *s.Ballooning && s.MemoryMiB != nil:
-		r.Problems.Add(path+".ballooning", "gives nothing back without minimumMemoryMiB", "true", fmt.Sprintf(
+		r.Problems.Add(path+".ballooning", "has no effect without minimumMemoryMiB", "true", fmt.Sprintf(
 			"state the memory that the VM keeps (all of it: %d), or write ballooning: false", *s.MemoryMiB))
 	case least == nil, !*s.Ballooning && own.MinimumMemoryMiB == nil:
 	case !*s.Ballooning:
@@ -315,7 +316,8 @@ func (r *resolver) checkBallooning(path string, own, s spec.VMSpec) {
 // warnBelow says that a control plane has less than Talos asks for. What is refused is not said twice.
 func (r *resolver) warnBelow(path string, value, least int) {
 	if value > 0 && value < least {
-		r.Warn(path, fmt.Sprintf("is below what Talos asks of a control plane, %d", least), strconv.Itoa(value), "raise it")
+		r.Warn(path, fmt.Sprintf("is below the minimum that Talos requires for a control plane, %d", least),
+			strconv.Itoa(value), "raise it")
 	}
 }
 

@@ -54,7 +54,8 @@ func TestBallooningOfDefaults(t *testing.T) {
 		},
 		"no minimum": {
 			defaults: spec.VMSpec{Ballooning: new(true)}, pool: workersWith(not),
-			want: []string{"pools.control.ballooning: gives nothing back without minimumMemoryMiB (given: true); state the " +
+			want: []string{"pools.control.ballooning: has no effect without minimumMemoryMiB (given: true); state " +
+				"the " +
 				"memory that the VM keeps (all of it: 4096), or write ballooning: false"},
 		},
 		"a GPU": {

@@ -59,7 +59,7 @@ func (c *checker) checkAddressConflicts(ctx context.Context) error {
 			c.Problems.Add(u.path, fmt.Sprintf("%s is to be %s, and a machine answers there already, on port %d", u.address,
 				u.by, ports[i]), "", "find out which machine has it, or choose another address"+
 				c.freeAddress(ctx, u.address, u.pool)+
-				"; a node of a former cluster may run on")
+				"; a node of a former cluster may still be running")
 		}
 	}
 

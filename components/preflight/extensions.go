@@ -31,7 +31,8 @@ func (c *checker) checkExtensions(ctx context.Context) error {
 
 			if err != nil {
 				c.Warnings = append(c.Warnings, spec.Problem{
-					Path: "image.factory", Rule: "cannot be asked for its extensions, which were not checked: " + err.Error(),
+					Path: "image.factory", Rule: "could not be queried for its extensions, which were not " +
+						"checked: " + err.Error(),
 					Value: factory,
 				})
 			}

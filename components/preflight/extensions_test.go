@@ -64,7 +64,7 @@ func TestExtensions(t *testing.T) {
 	assert.Empty(t, c.Problems)
 	assert.Equal(t, spec.Problems{{
 		Path:  "image.factory",
-		Rule:  "cannot be asked for its extensions, which were not checked: no route to host",
+		Rule:  "could not be queried for its extensions, which were not checked: no route to host",
 		Value: "https://factory.lan",
 	}}, c.Warnings)
 }

@@ -195,8 +195,8 @@ func ofTemplates(text string) []string {
 	return []string{"image.template.control: " + text, "image.template.gpuWorker: " + text}
 }
 
-const grant = "run 'pveum role modify TalosProxmox -append -privs %s', with the name of the role, and see that they " +
-	"have it on that path"
+const grant = "run 'pveum role modify TalosProxmox -append -privs %s', with the name of the role, and make sure " +
+	"that the credentials have the role on that path"
 
 func findings() map[string]finding {
 	return map[string]finding{
@@ -209,7 +209,8 @@ func findings() map[string]finding {
 		"a host that is offline": {
 			config: func(c *lab.Config) { c.Hosts[1].Offline = true },
 			change: func(s *testbed) { s.downloads(); s.pool("control", func(p *spec.Pool) { p.Host = "b" }) },
-			want: []string{"proxmox.hosts: is offline, and new nodes are to be made on it (given: b); start it, or take it " +
+			want: []string{"proxmox.hosts: is offline, but new nodes are planned on it (given: b); start it, or " +
+				"take it " +
 				"out"},
 		},
 		"a host that is not there": {
@@ -231,21 +232,23 @@ func findings() map[string]finding {
 		},
 		"a datastore of another content": {
 			change: func(s *testbed) { s.downloads(); s.spec.Proxmox.Storage.Images = "local-lvm" },
-			want: []string{"proxmox.storage.images: takes no iso on host a (given: local-lvm, which takes images); " +
+			want: []string{"proxmox.storage.images: does not accept iso on host a (given: local-lvm, which takes " +
+				"images); " +
 				"run 'pvesm set local-lvm --content images,iso', or name another datastore"},
 		},
 		"a datastore without room": {
 			change: func(s *testbed) { s.pool("control", func(p *spec.Pool) { p.DiskGiB = new(600) }) },
 			want: []string{"warning: proxmox.storage: has 490 GiB free on host a, and the disks of new nodes may grow to 640 " +
 				"GiB (given: local-lvm); " +
-				"see that there is room, or make disks smaller (diskGiB)"},
+				"make room, or make disks smaller (diskGiB)"},
 		},
 		"a new control plane that is too small": {
 			change: func(s *testbed) {
 				s.pool("control", func(p *spec.Pool) { p.MemoryMiB = new(1024) })
 			},
 			want: []string{
-				"pools.control.memoryMiB: must be at least 2048 for a new control plane: Talos asks for it (given: 1024); raise it",
+				"pools.control.memoryMiB: must be at least 2048 for a new control plane: Talos requires it (given: " +
+					"1024); raise it",
 			},
 		},
 		"no bridge": {
@@ -274,8 +277,9 @@ func findings() map[string]finding {
 		"an MTU of a bridge that states none": {
 			change: func(s *testbed) { s.spec.Network.MTU = 9000; delete(s.spec.Pools, "gpu") },
 			want: []string{
-				"warning: pools.control.nics: needs an MTU of bridge vmbr0 of host a that is not smaller, or the VM does not " +
-					"start, and Proxmox VE does not tell it (given: 9000); check it on that host ('ip link show vmbr0')",
+				"warning: pools.control.nics: must not exceed the MTU of bridge vmbr0 of host a, or the VM does " +
+					"not start, and Proxmox VE does not report that MTU (given: 9000); check it on that host ('ip " +
+					"link show vmbr0')",
 			},
 		},
 		"a template with a cloud-init drive, which Talos on metal does not read": {
@@ -297,7 +301,8 @@ func findings() map[string]finding {
 		},
 		"no template": {
 			change: func(s *testbed) { s.spec.Image.Template.Control = "talos-none" },
-			want: []string{"image.template.control: is not on host a, nor anything like it on another (given: talos-none); " +
+			want: []string{"image.template.control: is not on host a, and no host has a similar one (given: " +
+				"talos-none); " +
 				"prepare the template, or correct the name"},
 		},
 		"no ISO file": {
@@ -316,15 +321,15 @@ func findings() map[string]finding {
 			change: func(s *testbed) { s.listen(11, 50000); s.listen(12, 6443) },
 			want: []string{"pools.control.addresses: N.11 is to be c-control-1, and a machine answers there already, on port " +
 				"50000; " +
-				"find out which machine has it, or choose another address (the next one at which no machine answers is N.13); a " +
-				"node of a former cluster may run on"},
+				"find out which machine has it, or choose another address (the next one at which no machine " +
+				"answers is N.13); a node of a former cluster may still be running"},
 		},
 		"a virtual address that answers": {
 			change: func(s *testbed) { s.listen(20, 6443) },
 			want: []string{"cluster.endpoint.address: N.20 is to be the virtual address, and a machine answers there already, " +
 				"on port 6443; " +
-				"find out which machine has it, or choose another address (the next one at which no machine answers is N.21); a " +
-				"node of a former cluster may run on"},
+				"find out which machine has it, or choose another address (the next one at which no machine " +
+				"answers is N.21); a node of a former cluster may still be running"},
 		},
 		"too few processors": {
 			change: func(s *testbed) {
@@ -336,9 +341,9 @@ func findings() map[string]finding {
 		},
 		"too little memory": {
 			change: func(s *testbed) { s.machine(100, false, map[string]string{"memory": "30000"}) },
-			want: []string{"warning: proxmox.hosts: has 32768 MiB of memory; what is on it is promised 30000 MiB, and new " +
-				"nodes 8192 MiB (given: a); " +
-				"see that not all of it is used at once, make nodes smaller, or place them elsewhere"},
+			want: []string{"warning: proxmox.hosts: has 32768 MiB of memory, but its guests are allocated 30000 " +
+				"MiB, and new nodes 8192 MiB (given: a); " +
+				"make sure that not all of it is used at once, make nodes smaller, or place them elsewhere"},
 		},
 		"a capacity that the host has not": {
 			change: func(s *testbed) { s.spec.Proxmox.Hosts[0].Capacity.MemoryMiB = 65536 },
@@ -382,8 +387,8 @@ func findings() map[string]finding {
 		},
 		"a clock that is behind": {
 			config: func(c *lab.Config) { c.Hosts[0].ClockSkew = -2 * time.Hour },
-			want: []string{"warning: proxmox.hosts: has a clock that is 2h0m0s behind this machine's: nodes may refuse " +
-				"certificates that are made here (given: a); " +
+			want: []string{"warning: proxmox.hosts: has a clock that is 2h0m0s behind this machine's: nodes may " +
+				"reject certificates that are issued here (given: a); " +
 				"correct the time of both ('chronyc tracking')"},
 		},
 		"privileges": {

@@ -24,7 +24,8 @@ func (c *checker) checkMinimums(context.Context) error {
 		check := func(key string, value, least int) {
 			if value > 0 && value < least {
 				c.Problems.Add("pools."+n.Pool+"."+key,
-					fmt.Sprintf("must be at least %d for a new control plane: Talos asks for it", least), strconv.Itoa(value),
+					fmt.Sprintf("must be at least %d for a new control plane: Talos requires it", least),
+					strconv.Itoa(value),
 					"raise it")
 			}
 		}

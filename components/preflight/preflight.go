@@ -93,7 +93,7 @@ func (c *checker) run(ctx context.Context) error {
 		switch {
 		case c.permissions.ReadOnly:
 			c.Warnings = append(c.Warnings, spec.Problem{
-				Path: "proxmox", Rule: "was not checked with credentials that may only read: " + err.Error(),
+				Path: "proxmox", Rule: "was not checked with read-only credentials: " + err.Error(),
 			})
 		case !c.permissions.Denied:
 			c.Problems = append(c.Problems, refusal(err))
@@ -111,8 +111,8 @@ func explain(err error) error {
 	switch {
 	case errors.Is(err, proxmoxapi.ErrUnreachable):
 		return spec.Problems{{
-			Path: "proxmox.endpoint", Rule: err.Error(), Remedy: "correct it, or see that the host is up and its port open " +
-				"from here",
+			Path: "proxmox.endpoint", Rule: err.Error(), Remedy: "correct it, or make sure that the host is up and " +
+				"its port is reachable from here",
 		}}
 	case errors.Is(err, proxmoxapi.ErrOffline):
 		return spec.Problems{{Path: "proxmox.endpoint", Rule: err.Error(), Remedy: "unset it: without Proxmox VE there are " +

@@ -86,7 +86,7 @@ func findTemplate(vms []proxmoxapi.VM, key string, n plan.Node) (proxmoxapi.VM, 
 
 	switch {
 	case len(here) > 1:
-		return fail(fmt.Sprintf("names %d machines on host %s", len(here), n.Host), "give the VMID instead")
+		return fail(fmt.Sprintf("matches %d machines on host %s", len(here), n.Host), "give the VMID instead")
 	case len(here) == 1 && !here[0].Template:
 		return fail(fmt.Sprintf("is a VM on host %s (VMID %d), not a template: it was never finalised", n.Host, here[0].ID),
 			fmt.Sprintf("run 'qm template %d' on that host", here[0].ID))
@@ -97,7 +97,8 @@ func findTemplate(vms []proxmoxapi.VM, key string, n plan.Node) (proxmoxapi.VM, 
 			alike[0].Host),
 			"correct the name, whose case matters, or make the template on the node's host")
 	default:
-		return fail("is not on host "+n.Host+", nor anything like it on another", "prepare the template, or correct the name")
+		return fail("is not on host "+n.Host+", and no host has a similar one", "prepare the template, or correct "+
+			"the name")
 	}
 }
 
@@ -163,7 +164,7 @@ func checkClone(n plan.Node, template proxmoxapi.VM, config proxmoxapi.VMConfig)
 		{"scsiController", "scsihw", n.SCSIController, config.SCSIController},
 	} {
 		if kind.want != "" && kind.have != kind.want {
-			problems.Add(path+kind.key, "is the template's, and "+named+" has "+kind.have, kind.want,
+			problems.Add(path+kind.key, "is set by the template, and "+named+" has "+kind.have, kind.want,
 				fmt.Sprintf("run 'qm set %d --%s %s' on host %s", template.ID, kind.option, proxmoxvm.MachineType(kind.want),
 					template.Host))
 		}

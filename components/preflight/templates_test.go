@@ -24,7 +24,7 @@ func TestFindTemplates(t *testing.T) {
 		"found by name": {shelf: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{template}, Interface: "scsi0", SizeGiB: 10}, want: both},
 		"nothing like it": {
 			shelf: preflighttest.FixedVMs{},
-			problem: `image.template.control: is not on host pve, nor anything like it on another (given: talos-v1.12.4-base); ` +
+			problem: `image.template.control: is not on host pve, and no host has a similar one (given: talos-v1.12.4-base); ` +
 				`prepare the template, or correct the name`,
 		},
 		"other case": {
@@ -47,7 +47,7 @@ func TestFindTemplates(t *testing.T) {
 				ID: 9001, Name: "talos-v1.12.4-base", Host: "pve",
 				Template: true,
 			}}},
-			problem: `image.template.control: names 2 machines on host pve (given: talos-v1.12.4-base); give the VMID instead`,
+			problem: `image.template.control: matches 2 machines on host pve (given: talos-v1.12.4-base); give the VMID instead`,
 		},
 		"disk elsewhere": {
 			shelf: preflighttest.FixedVMs{Listed: []proxmoxapi.VM{template}, Interface: "virtio0", SizeGiB: 10},

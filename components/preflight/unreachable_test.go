@@ -62,15 +62,16 @@ func TestRefreshVMs(t *testing.T) {
 			hosts:  map[string][]proxmoxapi.VM{"pve": {is(401, "pve", "c-control-1", false)}},
 			warnings: []string{"proxmox.hosts: is offline: the state of the VMs of c-control-2 is unknown, and none of them " +
 				"can be changed or deleted (given: pve2); " +
-				"start it, or check its daemons ('systemctl status pveproxy pvedaemon'); what is elsewhere can be changed"},
+				"start it, or check its daemons ('systemctl status pveproxy pvedaemon'); nodes on other hosts can " +
+				"be changed"},
 		},
 		"its daemons are stopped": {
 			listed: []proxmoxapi.VM{listed(401, "pve", "c-control-1"), listed(402, "pve3", "c-control-2")},
 			hosts:  map[string][]proxmoxapi.VM{"pve": {is(401, "pve", "c-control-1", false)}},
 			warnings: []string{"proxmox.hosts: does not answer, though the cluster sees it: the state of the VMs of " +
 				"c-control-2 is unknown, and none of them can be changed " +
-				"or deleted (given: pve3); start it, or check its daemons ('systemctl status pveproxy pvedaemon'); what is " +
-				"elsewhere can be changed"},
+				"or deleted (given: pve3); start it, or check its daemons ('systemctl status pveproxy pvedaemon'); " +
+				"nodes on other hosts can be changed"},
 		},
 		"without tags on a silent host": {
 			listed: []proxmoxapi.VM{listed(401, "pve", "c-control-1"), {ID: 402, Host: "pve2"}},
@@ -79,7 +80,8 @@ func TestRefreshVMs(t *testing.T) {
 				`(given: c-control-2); start the host, or choose another range`,
 			warnings: []string{"proxmox.hosts: is offline: the state of the VMs of c-control-2 is unknown, and none of them " +
 				"can be changed or deleted (given: pve2); " +
-				"start it, or check its daemons ('systemctl status pveproxy pvedaemon'); what is elsewhere can be changed"},
+				"start it, or check its daemons ('systemctl status pveproxy pvedaemon'); nodes on other hosts can " +
+				"be changed"},
 		},
 		"renamed since": {
 			listed: []proxmoxapi.VM{listed(401, "pve", "c-control-1"), listed(402, "pve", "c-control-2")},

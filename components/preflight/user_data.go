@@ -44,7 +44,8 @@ func (c *checker) checkSnippets(ctx context.Context) error {
 		case !there:
 			c.Problems.Add(path, "datastore not found on host "+n.Host, store, "name one that is, and takes snippets")
 		case !slices.Contains(is.Content, "snippets"):
-			c.Problems.Add(path, "takes no snippets on host "+n.Host, store+", which takes "+strings.Join(is.Content, ", "),
+			c.Problems.Add(path, "does not accept snippets on host "+n.Host, store+", which "+
+				"takes "+strings.Join(is.Content, ", "),
 				fmt.Sprintf("run 'pvesm set %s --content %s,snippets', or name another datastore", store,
 					strings.Join(is.Content, ",")))
 		}
@@ -73,8 +74,8 @@ func (c *checker) checkUserData(ctx context.Context) error {
 		if i := slices.IndexFunc(c.VMs, func(v proxmoxapi.VM) bool {
 			return c.strange(v, n) && !v.Template && v.Name == n.Name
 		}); i >= 0 {
-			c.Problems = append(c.Problems, c.sameUserData(n, c.VMs[i], "has that name, and is not of this cluster: both "+
-				"would have one file of user data"))
+			c.Problems = append(c.Problems, c.sameUserData(n, c.VMs[i], "has that name, and does not belong to "+
+				"this cluster: both would share one user data file"))
 
 			continue
 		}
@@ -124,11 +125,13 @@ func (c *checker) checkUserDataFile(ctx context.Context, n plan.Node, known *use
 
 		switch {
 		case known.unread[i] != nil:
-			c.Problems.Add("pools."+n.Pool, fmt.Sprintf("its user data %s is there already, and whether %s (VMID %d on host "+
-				"%s) uses it is unknown: %v", file, v.Label(), v.ID, v.Host, known.unread[i]), n.Name,
-				"see that the host answers; or delete the file, if no VM uses it")
+			c.Problems.Add("pools."+n.Pool, fmt.Sprintf("its user data %s already exists, and it could not be "+
+				"determined whether %s (VMID %d on host %s) uses it: %v", file, v.Label(), v.ID, v.Host,
+				known.unread[i]), n.Name,
+				"make sure that the host answers; or delete the file, if no VM uses it")
 		case slices.Contains(slices.Collect(maps.Values(proxmoxapi.Properties(known.used[i]))), file):
-			c.Problems = append(c.Problems, c.sameUserData(n, v, "is not of this cluster and uses the user data "+file))
+			c.Problems = append(c.Problems, c.sameUserData(n, v, "does not belong to this cluster and uses the "+
+				"user data "+file))
 		}
 	}
 

@@ -76,7 +76,8 @@ func TestK3sPreflight(t *testing.T) {
 					"local-lvm": disks,
 				}}, drive: "ide2",
 			},
-			want: "proxmox.storage.snippets: takes no snippets on host " + host + " (given: local, which takes iso, vztmpl); " +
+			want: "proxmox.storage.snippets: does not accept snippets on host " + host + " (given: local, which " +
+				"takes iso, vztmpl); " +
 				"run 'pvesm set local --content iso,vztmpl,snippets', or name another datastore",
 		},
 		"no datastore": {
@@ -96,7 +97,8 @@ func TestK3sPreflight(t *testing.T) {
 		},
 		"no template": {
 			cloud: cloudHost{stores: taken},
-			want: "image.template.control: is not on host " + host + ", nor anything like it on another (given: ubuntu); " +
+			want: "image.template.control: is not on host " + host + ", and no host has a similar one (given: " +
+				"ubuntu); " +
 				"prepare the template, or correct the name",
 		},
 		"a server that is left out": {
@@ -157,8 +159,8 @@ func TestUserDataOfOthers(t *testing.T) {
 		"nothing like it": {vms: []proxmoxapi.VM{renamed}},
 		"the name of another cluster's node": {
 			vms: []proxmoxapi.VM{other},
-			want: "pools.server.names: edge-server-1 (VMID 700 on host b) has that name, and is not of this cluster: both " +
-				"would have one file of user data" + again + rename,
+			want: "pools.server.names: edge-server-1 (VMID 700 on host b) has that name, and does not belong to " +
+				"this cluster: both would share one user data file" + again + rename,
 		},
 		"the name of a container": {vms: []proxmoxapi.VM{{ID: 700, Name: n.Name, Host: "b", Container: true}}},
 		"the file of a run that was cut off": {
@@ -166,23 +168,25 @@ func TestUserDataOfOthers(t *testing.T) {
 		},
 		"the file of another VM": {
 			vms: []proxmoxapi.VM{renamed}, cloud: cloudHost{snippets: []string{file}, userData: uses},
-			want: "pools.server.names: renamed (VMID 701 on host " + n.Host + ") is not of this cluster and uses the user " +
-				"data " + file + again + rename,
+			want: "pools.server.names: renamed (VMID 701 on host " + n.Host + ") does not belong to this cluster " +
+				"and uses the user data " + file + again + rename,
 		},
 		"a file of that name on another host": {
 			vms: []proxmoxapi.VM{away}, cloud: cloudHost{snippets: []string{file}, userData: uses},
 		},
 		"the file of another host's VM": {
 			vms: []proxmoxapi.VM{away}, cloud: cloudHost{snippets: []string{file}, userData: uses, shared: true},
-			want: "pools.server.names: VM 702 (VMID 702 on host b) is not of this cluster and uses the user data " + file +
+			want: "pools.server.names: VM 702 (VMID 702 on host b) does not belong to this cluster and uses the " +
+				"user data " + file +
 				again + rename,
 		},
 		"who uses the file is unknown": {
 			vms: []proxmoxapi.VM{away}, cloud: cloudHost{
 				snippets: []string{file}, shared: true, unread: map[int]error{702: proxmoxapi.ErrHostSilent},
 			},
-			want: "pools.server: its user data " + file + " is there already, and whether VM 702 (VMID 702 on host b) uses " +
-				"it is unknown: cannot reach that host (given: edge-server-1); see that the host answers; or delete the file, " +
+			want: "pools.server: its user data " + file + " already exists, and it could not be determined whether " +
+				"VM 702 (VMID 702 on host b) uses it: cannot reach that host (given: edge-server-1); make sure " +
+				"that the host answers; or delete the file, " +
 				"if no VM uses it",
 		},
 		"a node that is there": {
@@ -194,8 +198,9 @@ func TestUserDataOfOthers(t *testing.T) {
 		},
 		"a node that is replaced, with another of its name": {
 			vms: []proxmoxapi.VM{own, other}, replace: true,
-			want: "lifecycle.replace: edge-server-1 (VMID 700 on host b) has that name, and is not of this cluster: both " +
-				"would have one file of user data" + again + "take the node out of the list until that VM is gone, or has other " +
+			want: "lifecycle.replace: edge-server-1 (VMID 700 on host b) has that name, and does not belong to " +
+				"this cluster: both would share one user data file" + again + "take the node out of the list until " +
+				"that VM is gone, or has other " +
 				"user data and another name",
 		},
 	} {

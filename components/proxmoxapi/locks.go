@@ -86,13 +86,14 @@ func (c *Client) sameVM(vm VM) func(context.Context) error {
 
 		switch {
 		case err != nil:
-			return fmt.Errorf("whether VM %d is the same one is unknown: %w", vm.ID, err)
+			return fmt.Errorf("could not determine whether VM %d is still the same VM: %w", vm.ID, err)
 		case config.UUID == "":
-			return fmt.Errorf("whether VM %d is the same one is unknown: it states no UUID (smbios1)", vm.ID)
+			return fmt.Errorf("could not determine whether VM %d is still the same VM: it states no UUID (smbios1)",
+				vm.ID)
 		case first == "":
 			first = config.UUID
 		case !strings.EqualFold(first, config.UUID):
-			return fmt.Errorf("VM %d is another one by now: its UUID is %s and was %s", vm.ID, config.UUID, first)
+			return fmt.Errorf("VM %d was replaced by another VM: its UUID is %s and was %s", vm.ID, config.UUID, first)
 		}
 
 		return nil

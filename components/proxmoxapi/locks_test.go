@@ -108,7 +108,7 @@ func TestLocks(t *testing.T) {
 			said  string
 		}{
 			"the same VM":       {[]string{one}, 2, ""},
-			"another VM by now": {[]string{one, other}, 1, "not sent again: VM 401 is another one by now"},
+			"another VM by now": {[]string{one, other}, 1, "not sent again: VM 401 was replaced by another VM"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				client, asked := lockedServer(t, 1, false, "", c.uuids...)
@@ -163,12 +163,12 @@ func TestLocks(t *testing.T) {
 	}{
 		"another VM by now": {
 			[]string{one, one, other},
-			"not sent again: VM 401 is another one by now: its UUID is bbbbbbbb-0000-4000-8000-000000000002 and was " +
-				"aaaaaaaa-0000-4000-8000-000000000001",
+			"not sent again: VM 401 was replaced by another VM: its UUID is bbbbbbbb-0000-4000-8000-000000000002 " +
+				"and was aaaaaaaa-0000-4000-8000-000000000001",
 		},
 		"a VM without a UUID": {
 			[]string{"manufacturer=a"},
-			"not sent again: whether VM 401 is the same one is unknown: it states no UUID (smbios1)",
+			"not sent again: could not determine whether VM 401 is still the same VM: it states no UUID (smbios1)",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

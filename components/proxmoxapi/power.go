@@ -117,20 +117,22 @@ func (c *Client) switchTo(ctx context.Context, vm VM, call string, body any, run
 		}
 
 		if late || errors.Is(why, errHAStuck) {
-			return fmt.Errorf("VM %d was to be %s by high availability, and %w. See 'ha-manager status' on host %s", vm.ID,
+			return fmt.Errorf("VM %d should have been %s by high availability, but %w. See 'ha-manager status' on "+
+				"host %s", vm.ID,
 				powerText(running), why, vm.Host)
 		}
 
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("interrupted while VM %d was to be %s by high availability: %w", vm.ID, powerText(running), why)
+			return fmt.Errorf("interrupted while VM %d was being %s by high availability: %w", vm.ID,
+				powerText(running), why)
 		case <-time.After(time.Second / 4):
 		}
 	}
 }
 
 // errHAStuck says that high availability does nothing more about a VM.
-var errHAStuck = errors.New("high availability has given it up")
+var errHAStuck = errors.New("high availability has given up on it")
 
 // reached says whether a VM runs, or is off, and why that is not so, or not known. High availability may have moved it.
 func (c *Client) reached(ctx context.Context, vm VM, running bool) (bool, error) {
@@ -138,9 +140,9 @@ func (c *Client) reached(ctx context.Context, vm VM, running bool) (bool, error)
 
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("whether it is so is not known: %w", err)
+		return false, fmt.Errorf("its state could not be determined: %w", err)
 	case v.ID == 0:
-		return false, errors.New("is not there any more")
+		return false, errors.New("no longer exists")
 	case now.Status == map[bool]string{false: "stopped", true: "running"}[running]:
 		return true, nil
 	case now.HA.State == "error":

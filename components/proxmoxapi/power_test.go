@@ -72,14 +72,15 @@ func TestPowerByHighAvailability(t *testing.T) {
 	t.Run("not in time", func(t *testing.T) {
 		server, _ := managed(t, "hastop", "running", "running", "request_stop", 0)
 		client, _ := impatient(t, Access{Endpoint: server.URL, TaskTimeout: time.Millisecond})
-		require.EqualError(t, client.Shutdown(t.Context(), vm), `VM 401 was to be off by high availability, and is running `+
+		require.EqualError(t, client.Shutdown(t.Context(), vm), `VM 401 should have been off by high availability, but is running `+
 			`on host b, in state "request_stop" of high availability: gave up after 1ms (lifecycle.taskTimeout). See 'ha-manager status' on host a`)
 	})
 
 	t.Run("given up", func(t *testing.T) {
 		server, _ := managed(t, "hastart", "stopped", "stopped", "error", 0)
 		client, _ := impatient(t, Access{Endpoint: server.URL})
-		require.ErrorContains(t, client.Start(t.Context(), vm), "VM 401 was to be running by high availability, and is "+
-			"stopped on host b: high availability has given it up")
+		require.ErrorContains(t, client.Start(t.Context(), vm), "VM 401 should have been running by high "+
+			"availability, but is "+
+			"stopped on host b: high availability has given up on it")
 	})
 }

@@ -125,7 +125,7 @@ func (t *transport) send(r *http.Request) (*http.Response, error) {
 
 	body, err := io.ReadAll(reply.Body)
 	if err = errors.Join(err, reply.Body.Close()); err != nil {
-		return nil, unknown(r, fmt.Errorf("a part of its answer: %w", ended(ctx, err)))
+		return nil, unknown(r, fmt.Errorf("an incomplete answer: %w", ended(ctx, err)))
 	}
 
 	// Where a redirection leads to, is an answer or is none.
@@ -163,7 +163,7 @@ func unknown(r *http.Request, err error) error {
 		return err
 	}
 
-	return fmt.Errorf("%w; whether it was carried out is not known", err)
+	return fmt.Errorf("%w; it is unknown whether the request was carried out", err)
 }
 
 // isAnswer says whether a body is what Proxmox VE answers everything with: an object with data.
@@ -211,7 +211,7 @@ func (e notAnswerError) Error() string {
 		kind = "content without a type"
 	}
 
-	return fmt.Sprintf("%s that is not of the API of Proxmox VE: a proxy may have answered in its place", kind)
+	return fmt.Sprintf("%s that is not from the API of Proxmox VE: a proxy may have answered in its place", kind)
 }
 
 // deniedError is why a call was denied.

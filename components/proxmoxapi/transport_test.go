@@ -108,20 +108,20 @@ func TestTransportFaults(t *testing.T) {
 		"504": {answer: status(504), passes: true, unknown: true, said: "with: 504 Gateway Timeout"},
 		"a page": {
 			answer: text("text/html; charset=utf-8", page), passes: true, unknown: true,
-			said: "with: text/html that is not of the API of Proxmox VE: a proxy may have answered in its place",
+			said: "with: text/html that is not from the API of Proxmox VE: a proxy may have answered in its place",
 		},
 		"another API": {
 			answer: text("application/json", `{"error":"maintenance"}`), passes: true, unknown: true,
-			said: "with: application/json that is not of the API of Proxmox VE",
+			said: "with: application/json that is not from the API of Proxmox VE",
 		},
 		"nothing": {answer: status(200), passes: true, unknown: true, said: "with: content without a type that is not"},
 		"half a body": {
 			answer: half(false), passes: true, unknown: true, is: ErrUnreachable,
-			said: "a part of its answer: unexpected EOF",
+			said: "an incomplete answer: unexpected EOF",
 		},
 		"half a body that hangs": {
 			answer: half(true), passes: true, unknown: true, is: ErrUnreachable,
-			said: "a part of its answer: no answer within 200ms",
+			said: "an incomplete answer: no answer within 200ms",
 		},
 		"a connection that ends": {answer: reset, passes: true, unknown: true, is: ErrUnreachable, said: "EOF"},
 	} {
@@ -150,7 +150,8 @@ func TestTransportFaults(t *testing.T) {
 
 				require.ErrorContains(t, err, c.said, kind)
 				assert.EqualValues(t, 1, asked.Load(), kind)
-				assert.Equal(t, k.unknown, strings.HasSuffix(err.Error(), "; whether it was carried out is not known"), err)
+				assert.Equal(t, k.unknown, strings.HasSuffix(err.Error(), "; it is unknown whether the request was "+
+					"carried out"), err)
 
 				for _, of := range []error{ErrRefused, ErrHostSilent, ErrUnreachable, ErrUntrusted} {
 					assert.Equal(t, errors.Is(c.is, of), errors.Is(err, of), "%v: %v", err, of)

@@ -101,8 +101,8 @@ func (c *Clones) acquire(ctx context.Context, slots *semaphore.Weighted, name, t
 		case ctx.Err() != nil:
 			return fmt.Errorf("%s: interrupted while it waited for other clones of template %s: %w", name, template, ctx.Err())
 		case endedNow() == before:
-			return fmt.Errorf("%s is not made: none of the other clones of template %s has ended within %s, "+
-				"which is longer than one may take: they have failed. Run 'pulumi up' again", name, template, c.GracePeriod)
+			return fmt.Errorf("%s was not created: none of the other clones of template %s has ended within %s, "+
+				"the limit for one clone, so they have failed. Run 'pulumi up' again", name, template, c.GracePeriod)
 		}
 	}
 }

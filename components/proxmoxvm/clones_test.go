@@ -97,8 +97,8 @@ func TestCloneNotHeardOf(t *testing.T) {
 
 		time.Sleep(50 * time.Minute)
 		require.Empty(t, begun, "another has ended within the hour")
-		assert.Regexp(t, "^[cd] is not made: none of the other clones of template 9000 on host pve1 has ended within 1h0m0s, "+
-			"which is longer than one may take: they have failed. Run 'pulumi up' again$", <-begun)
+		assert.Regexp(t, "^[cd] was not created: none of the other clones of template 9000 on host pve1 has ended "+
+			"within 1h0m0s, the limit for one clone, so they have failed. Run 'pulumi up' again$", <-begun)
 	})
 }
 

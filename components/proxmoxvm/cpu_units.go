@@ -37,7 +37,7 @@ func (u UpdateHooks) ApplyCPUUnits(ctx context.Context, n plan.Node) error {
 	}
 
 	if err := u.Identities.CheckNow(ctx, n); err != nil {
-		return fmt.Errorf("the CPU weight of VM %d on host %s is left alone: %w", v.ID, v.Host, err)
+		return fmt.Errorf("the CPU weight of VM %d on host %s is not changed: %w", v.ID, v.Host, err)
 	}
 
 	u.Progress(message)

@@ -33,10 +33,10 @@ func CheckDisksKept(p *plan.Plan, args *pulumi.ResourceHookArgs) error {
 			path = "disk.interface"
 		}
 
-		problems.Add(path, "a disk is not removed from a VM, for what is on it would be lost",
+		problems.Add(path, "a disk is not removed from a VM, because its data would be lost",
 			fmt.Sprintf("%s without %s, which has %d GiB on %s", hookutil.String(args.OldInputs, "name"), at,
 				int(hookutil.Number(disk, "size")), hookutil.String(disk, "datastoreId")),
-			"put it back (one that states no interface has the next after the disk before it); or "+remedy)
+			"put it back (a disk without an interface gets the one after the previous disk); or "+remedy)
 	}
 
 	return problems.Err()
@@ -45,11 +45,11 @@ func CheckDisksKept(p *plan.Plan, args *pulumi.ResourceHookArgs) error {
 // remake is how a VM is made again in another shape.
 func remake(p *plan.Plan, shape string) string {
 	if p.Bootstrap == spec.BootstrapExternal {
-		return "take the node out of its cluster and its pool, run 'pulumi up', and put it back into the pool: all that " +
-			"is on its disks goes"
+		return "take the node out of its cluster and its pool, run 'pulumi up', and put it back into the pool: all " +
+			"data on its disks is lost"
 	}
 
-	return fmt.Sprintf("name the node in lifecycle.replace: its VM is made again %s, and all that is on its disks goes",
+	return fmt.Sprintf("name the node in lifecycle.replace: its VM is recreated %s, and all data on its disks is lost",
 		shape)
 }
 
@@ -62,7 +62,7 @@ func (u UpdateHooks) GrowDisks(ctx context.Context, n plan.Node) error {
 	}
 
 	if v.Name != n.Name {
-		return fmt.Errorf("VM %d on host %s is %q, not %s: its disks are left alone", v.ID, v.Host, v.Name, n.Name)
+		return fmt.Errorf("VM %d on host %s is %q, not %s: its disks are not changed", v.ID, v.Host, v.Name, n.Name)
 	}
 
 	settings, err := u.Proxmox.Settings(ctx, v)
@@ -86,7 +86,7 @@ func (u UpdateHooks) GrowDisks(ctx context.Context, n plan.Node) error {
 		}
 
 		if err := u.Identities.CheckNow(ctx, n); err != nil {
-			return fmt.Errorf("disk %s of VM %d on host %s is left alone: %w", d.Interface, v.ID, v.Host, err)
+			return fmt.Errorf("disk %s of VM %d on host %s is not changed: %w", d.Interface, v.ID, v.Host, err)
 		}
 
 		u.Progress(message)
@@ -101,7 +101,8 @@ func (u UpdateHooks) GrowDisks(ctx context.Context, n plan.Node) error {
 		}
 
 		if now := after.Disk(d.Interface); now < d.SizeGiB {
-			return fmt.Errorf("disk %s of VM %d on host %s was made larger, and its configuration says %d in place of %d GiB. "+
+			return fmt.Errorf("disk %s of VM %d on host %s was enlarged, but its configuration says %d instead of "+
+				"%d GiB. "+
 				"Run 'qm disk rescan --vmid %d' there, then 'pulumi up' again", d.Interface, v.ID, v.Host, now, d.SizeGiB, v.ID)
 		}
 	}

@@ -32,10 +32,10 @@ func TestFirmwareKept(t *testing.T) {
 		bootstrap            spec.BootstrapMode
 		want                 string
 	}{
-		"another": {"seabios", "seabios", "ovmf", "", refused + "name the node in lifecycle.replace: its VM is made again " +
-			"with ovmf, and all that is on its disks goes"},
+		"another": {"seabios", "seabios", "ovmf", "", refused + "name the node in lifecycle.replace: its VM is " +
+			"recreated with ovmf, and all data on its disks is lost"},
 		"a clone before": {"", "seabios", "ovmf", spec.BootstrapExternal, refused + "take the node out of its cluster and " +
-			"its pool, run 'pulumi up', and put it back into the pool: all that is on its disks goes"},
+			"its pool, run 'pulumi up', and put it back into the pool: all data on its disks is lost"},
 		"the same":           {"ovmf", "ovmf", "ovmf", "", ""},
 		"a clone":            {"", "seabios", "", "", ""},
 		"nothing is known":   {"", "", "ovmf", "", ""},

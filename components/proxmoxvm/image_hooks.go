@@ -101,8 +101,8 @@ func (h ImageHooks) checkDownload(ctx context.Context, args *pulumi.ResourceHook
 	case err != nil:
 		return fmt.Errorf("host %s cannot get the image %s: %w%s", host, url, err, h.remedy(url))
 	case size > 0 && size < SmallestImage:
-		return fmt.Errorf("%s holds %d bytes: that is not an image. Open it, and correct the URL, or what the factory is "+
-			"asked for", url, size)
+		return fmt.Errorf("%s holds %d bytes: that is not an image. Open the URL, then correct it, or the settings "+
+			"of image.factory", url, size)
 	default:
 		return nil
 	}
@@ -195,13 +195,14 @@ func (h ImageHooks) RestoreImage(ctx context.Context, args *pulumi.ResourceHookA
 
 	switch there, err := h.isKept(ctx, host, volume); {
 	case err != nil:
-		return fmt.Errorf("host %s does not say whether it has image %s still: %w. Run 'pulumi up --refresh'", host, volume,
+		return fmt.Errorf("host %s does not report whether it still has image %s: %w. Run 'pulumi up --refresh'", host,
+			volume,
 			err)
 	case there:
 		return nil
 	}
 
-	h.Progress(fmt.Sprintf("image %s was left over from a change that failed, and is wanted again: host %s downloads it",
+	h.Progress(fmt.Sprintf("image %s was left over from a failed change, and is needed again: host %s downloads it",
 		volume, host))
 
 	if err := h.Proxmox.Download(ctx, host, datastore, proxmoxapi.Download{
@@ -211,6 +212,12 @@ func (h ImageHooks) RestoreImage(ctx context.Context, args *pulumi.ResourceHookA
 	}
 
 	return nil
+}
+
+// AwaitDeletions is a hook that runs before a file takes the place of one that was deleted right before: the provider
+// does not wait for that deletion, which could take the new file away.
+func (h ImageHooks) AwaitDeletions(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	return h.Proxmox.AwaitDeletions(ctx, hookutil.String(args.NewInputs, "nodeName"))
 }
 
 // isKept says whether a host has a volume after the deletions that run there.

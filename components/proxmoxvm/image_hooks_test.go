@@ -36,8 +36,8 @@ func TestCheckDownload(t *testing.T) {
 		"a server that does not say": {store: fakeProxmox{offered: 0}},
 		"nine bytes that say Not Found": {
 			store: fakeProxmox{offered: 9, files: left, held: on("Datastore.Allocate")},
-			want: "https://factory.lan/x.iso holds 9 bytes: that is not an image. Open it, and correct the URL, or what the " +
-				"factory is asked for",
+			want: "https://factory.lan/x.iso holds 9 bytes: that is not an image. Open the URL, then correct it, " +
+				"or the settings of image.factory",
 		},
 		"nothing": {
 			store: fakeProxmox{unread: errors.New("bad request: invalid response: 404")},
@@ -148,8 +148,8 @@ func TestRestoreImage(t *testing.T) {
 		"on another datastore": {deleted: file.Name, datastore: "tank"},
 		"silent host": {
 			deleted: file.Name, datastore: "local", store: fakeProxmox{err: errors.New("no answer")},
-			want: "host pve does not say whether it has image local:iso/" + file.Name +
-				" still: no answer. Run 'pulumi up --refresh'",
+			want: "host pve does not report whether it still has image local:iso/" + file.Name +
+				": no answer. Run 'pulumi up --refresh'",
 		},
 		"mirror away": {
 			deleted: file.Name, datastore: "local", store: fakeProxmox{refused: errors.New("404")},

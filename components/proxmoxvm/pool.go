@@ -35,7 +35,7 @@ func (u UpdateHooks) RestorePool(ctx context.Context, n plan.Node, args *pulumi.
 	}
 
 	if err := u.Identities.CheckNow(ctx, n); err != nil {
-		return fmt.Errorf("VM %d is not put into resource pool %s: %w", n.VMID, n.ResourcePool, err)
+		return fmt.Errorf("VM %d was not added to resource pool %s: %w", n.VMID, n.ResourcePool, err)
 	}
 
 	u.Progress(message)

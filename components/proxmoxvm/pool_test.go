@@ -38,7 +38,7 @@ func TestRestorePool(t *testing.T) {
 		"a preview": {vm: growingDisks{name: "a"}, dry: true},
 		"another VM": {
 			vm:   growingDisks{name: "a", uuid: "110ec58a-a0f2-4ac4-8393-c866d813b8d1"},
-			want: `VM 401 is not put into resource pool talos: VMID 401 is "a" on host pve (UUID 110ec58a-`,
+			want: `VM 401 was not added to resource pool talos: VMID 401 is "a" on host pve (UUID 110ec58a-`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

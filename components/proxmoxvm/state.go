@@ -62,9 +62,10 @@ func CheckComplete(ctx context.Context, p *plan.Plan, proxmox Proxmox, args *pul
 		case at == "":
 			// The provider could not read back what it had made. It would write just that, and a refresh looks only for disks
 			// that it knows.
-			return fmt.Errorf("VM %d on host %s is not finished: the state does not know its disks, because they could not be "+
-				"read when it was made or changed. "+
-				"Replace the node (lifecycle.replace); or, where nothing is on it yet, delete its VM ('qm stop %d', 'qm destroy "+
+			return fmt.Errorf("VM %d on host %s is not finished: the state does not know its disks, because they "+
+				"could not be read when the VM was created or changed. "+
+				"Replace the node (lifecycle.replace); or, if it was never configured, delete its VM ('qm stop "+
+				"%d', 'qm destroy "+
 				"%d --purge' there) and run "+
 				"'pulumi up --refresh'", v.ID, v.Host, v.ID, v.ID)
 		// It does not grow.
@@ -73,7 +74,7 @@ func CheckComplete(ctx context.Context, p *plan.Plan, proxmox Proxmox, args *pul
 		}):
 			return fmt.Errorf("VM %d on host %s is not finished: disk %s has %d GiB in place of %d, because an earlier run "+
 				"failed. "+
-				"Run 'pulumi up --refresh', which sees that", v.ID, v.Host, at, has, size)
+				"Run 'pulumi up --refresh', which detects this", v.ID, v.Host, at, has, size)
 		}
 	}
 
@@ -100,7 +101,7 @@ func CheckUpdated(ctx context.Context, proxmox Proxmox, n plan.Node, args *pulum
 	}
 
 	return checkChanged(v, config, settings(args.OldInputs), settings(args.NewInputs),
-		"Proxmox VE, or a proxy in its place, accepted the change and did not make it")
+		"Proxmox VE, or a proxy in its place, accepted the change but did not apply it")
 }
 
 // checkChanged holds that a VM has what has changed of its settings.
@@ -131,7 +132,7 @@ func checkChanged(v proxmoxapi.VM, config proxmoxapi.VMConfig, before, after map
 
 		if is != after[name] {
 			return fmt.Errorf("VM %d on host %s is not as the state says: %s is %q in place of %q, because %s. "+
-				"Run 'pulumi up --refresh', which sees that", v.ID, v.Host, name, is, after[name], why)
+				"Run 'pulumi up --refresh', which detects this", v.ID, v.Host, name, is, after[name], why)
 		}
 	}
 

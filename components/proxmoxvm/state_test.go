@@ -49,13 +49,14 @@ func TestCheckComplete(t *testing.T) {
 	assert.NoError(t, CheckComplete(t.Context(), &plan.Plan{}, complete, args(disk(40))))
 	assert.NoError(t, CheckComplete(t.Context(), &plan.Plan{}, complete, args(disk(10))), "it was made larger by hand")
 	assert.EqualError(t, CheckComplete(t.Context(), &plan.Plan{}, complete, args(disk(50))),
-		"VM 401 on host a is not finished: disk scsi0 has 40 GiB in place of 50, because an earlier run failed. Run "+
-			"'pulumi up --refresh', which sees that")
+		"VM 401 on host a is not finished: disk scsi0 has 40 GiB in place of 50, because an earlier run failed. "+
+			"Run 'pulumi up --refresh', which detects this")
 	assert.EqualError(t, CheckComplete(t.Context(), &plan.Plan{}, complete,
 		args(map[string]any{"interface": nil, "size": nil})),
-		"VM 401 on host a is not finished: the state does not know its disks, because they could not be read when it was "+
-			"made or changed. "+
-			"Replace the node (lifecycle.replace); or, where nothing is on it yet, delete its VM ('qm stop 401', 'qm destroy "+
+		"VM 401 on host a is not finished: the state does not know its disks, because they could not be read when "+
+			"the VM was created or changed. "+
+			"Replace the node (lifecycle.replace); or, if it was never configured, delete its VM ('qm stop 401', "+
+			"'qm destroy "+
 			"401 --purge' there) and run "+
 			"'pulumi up --refresh'")
 }
@@ -81,7 +82,7 @@ func TestCheckApplied(t *testing.T) {
 		})
 	}
 
-	const remedy = ", because an earlier update failed. Run 'pulumi up --refresh', which sees that"
+	const remedy = ", because an earlier update failed. Run 'pulumi up --refresh', which detects this"
 
 	require.NoError(t, look(machine(4096, 2, 5), machine(4096, 2, 5)))
 	require.NoError(t, look(machine(2048, 1, 4), machine(4096, 2, 5)), "all of it was written")

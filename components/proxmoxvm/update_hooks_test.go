@@ -79,14 +79,15 @@ func TestGrowDisks(t *testing.T) {
 	}{
 		"one of two": {vm: growingDisks{name: "a"}, grown: []string{"scsi0"}},
 		"a preview":  {vm: growingDisks{name: "a"}, dry: true},
-		"another VM": {vm: growingDisks{name: "b"}, want: `VM 401 on host pve is "b", not a: its disks are left alone`},
+		"another VM": {vm: growingDisks{name: "b"}, want: `VM 401 on host pve is "b", not a: its disks are not changed`},
 		"another VM of our name": {
 			vm:   growingDisks{name: "a", uuid: "110ec58a-a0f2-4ac4-8393-c866d813b8d1"},
-			want: "disk scsi0 of VM 401 on host pve is left alone: VMID 401 is \"a\" on host pve (UUID 110ec58a-",
+			want: "disk scsi0 of VM 401 on host pve is not changed: VMID 401 is \"a\" on host pve (UUID 110ec58a-",
 		},
 		"not noted": {
 			vm: growingDisks{name: "a", fails: true}, grown: []string{"scsi0"},
-			want: "disk scsi0 of VM 401 on host pve was made larger, and its configuration says 40 in place of 50 GiB. Run " +
+			want: "disk scsi0 of VM 401 on host pve was enlarged, but its configuration says 40 instead of 50 GiB. " +
+				"Run " +
 				"'qm disk rescan --vmid 401' there, " +
 				"then 'pulumi up' again",
 		},

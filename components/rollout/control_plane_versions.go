@@ -58,7 +58,7 @@ func (v ControlPlaneVersions) CheckNotNewer(ctx context.Context, s Scope, n plan
 				Remedy: "run 'pulumi up' without --target and --exclude, or let the flag include the control planes",
 			}
 		case !s.DryRun:
-			return fmt.Errorf("%s is not changed: which version control plane %s has is not known after %s; "+
+			return fmt.Errorf("%s is not changed: could not determine the version of control plane %s within %s; "+
 				"run 'pulumi up' without --target and --exclude", n.Name, controlPlane.Name, timeout)
 		}
 	}

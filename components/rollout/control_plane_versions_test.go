@@ -34,7 +34,8 @@ func TestVersionOrder(t *testing.T) {
 		behind      = "cluster.versions.kubernetes: home-worker-1 is not changed: control plane home-control-2 stays at " +
 			"v1.33.6, and workers never run a newer version (given: v1.34.2); run 'pulumi up' without --target and " +
 			"--exclude, or let the flag include the control planes"
-		unknown = "home-worker-1 is not changed: which version control plane home-control-2 has is not known after 1ms; " +
+		unknown = "home-worker-1 is not changed: could not determine the version of control plane home-control-2 " +
+			"within 1ms; " +
 			"run 'pulumi up' without --target and --exclude"
 	)
 

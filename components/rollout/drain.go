@@ -47,7 +47,7 @@ func (d Drain) Evict(ctx context.Context) error {
 // Cordon keeps pods off the node.
 func (d Drain) Cordon(ctx context.Context) error {
 	if err := d.Kube.Cordon(ctx, d.Node); err != nil {
-		return fmt.Errorf("it is not cordoned: %w", err)
+		return fmt.Errorf("could not cordon it: %w", err)
 	}
 
 	return nil

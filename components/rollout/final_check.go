@@ -29,7 +29,7 @@ func (f FinalCheck) Run(ctx context.Context) error {
 
 	// What runs after a change can only warn. The node may well be cordoned.
 	if name := f.Limiter.FailedNode(); name != "" {
-		return fmt.Errorf("%s failed: the messages say why; fix it, then run 'pulumi up' again", name)
+		return fmt.Errorf("%s failed: see the messages above; fix it, then run 'pulumi up' again", name)
 	}
 
 	if err := f.Limiter.WaitReplaced(ctx, f.Plan.ReadyTimeout, f.Progress); err != nil {
@@ -48,8 +48,8 @@ func (f FinalCheck) Run(ctx context.Context) error {
 	}
 
 	if err != nil {
-		f.Warn(fmt.Sprintf("whether an earlier run has left a node cordoned, and whether labels and taints are as "+
-			"configured, is not known: %v", err))
+		f.Warn(fmt.Sprintf("could not determine whether an earlier run has left a node cordoned, and whether "+
+			"labels and taints are as configured: %v", err))
 
 		return nil
 	}
@@ -73,14 +73,14 @@ func (f FinalCheck) labeler() labeler { return labeler{f.Scope, f.System} }
 // uncordon uncordons a node that an earlier run has cordoned, when it is ready.
 func (f FinalCheck) uncordon(ctx context.Context, kube *kubeapi.Client, name string) error {
 	if err := kube.WaitReady(ctx, name, "", f.Plan.ReadyTimeout, f.Progress); err != nil {
-		return fmt.Errorf("%s takes no pods since an earlier run: %w; fix it, then run 'pulumi up' again", name, err)
+		return fmt.Errorf("%s is still cordoned by an earlier run: %w; fix it, then run 'pulumi up' again", name, err)
 	}
 
 	if err := kube.Uncordon(ctx, name); err != nil {
-		return fmt.Errorf("%s takes no pods since an earlier run, and cannot be uncordoned: %w", name, err)
+		return fmt.Errorf("%s is still cordoned by an earlier run, and cannot be uncordoned: %w", name, err)
 	}
 
-	f.Progress(name + " takes pods again")
+	f.Progress(name + " is uncordoned")
 
 	return nil
 }

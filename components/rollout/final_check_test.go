@@ -118,8 +118,8 @@ func TestFinalCheck(t *testing.T) {
 		late.Warn = func(text string) { warned = text }
 		late.Plan = &plan.Plan{SettleTimeout: time.Millisecond, Pools: p.Pools}
 		require.NoError(t, late.Run(t.Context()))
-		assert.Equal(t, "whether an earlier run has left a node cordoned, and whether labels and taints are as configured, is "+
-			"not known: context deadline exceeded", warned)
+		assert.Equal(t, "could not determine whether an earlier run has left a node cordoned, and whether labels "+
+			"and taints are as configured: context deadline exceeded", warned)
 	})
 
 	t.Run("a node has failed", func(t *testing.T) {
@@ -127,7 +127,8 @@ func TestFinalCheck(t *testing.T) {
 
 		failed := of(false, kube)
 		failed.Limiter.Fail("a")
-		require.EqualError(t, failed.Run(t.Context()), "a failed: the messages say why; fix it, then run 'pulumi up' again")
+		require.EqualError(t, failed.Run(t.Context()), "a failed: see the messages above; fix it, then run 'pulumi "+
+			"up' again")
 		assert.Equal(t, []string{"a"}, closed())
 	})
 

@@ -48,6 +48,7 @@ func CheckWorkers(p *plan.Plan, nodes []kubeapi.Node, name string) error {
 		return nil
 	}
 
-	return fmt.Errorf("%d of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are %s",
+	return fmt.Errorf("%d of the workers may be unavailable (lifecycle.upgrade.maxUnavailable), and these are not "+
+		"ready: %s",
 		p.MaxUnavailable, strings.Join(slices.Sorted(slices.Values(unavailable)), ", "))
 }

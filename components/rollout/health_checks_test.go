@@ -27,5 +27,5 @@ func TestCheckWorkers(t *testing.T) {
 
 	nodes[4].Ready = false
 	require.EqualError(t, CheckWorkers(p, nodes, "w1"),
-		"2 of the workers may be away (lifecycle.upgrade.maxUnavailable), and not ready are w2, w3")
+		"2 of the workers may be unavailable (lifecycle.upgrade.maxUnavailable), and these are not ready: w2, w3")
 }

@@ -208,8 +208,8 @@ func (l labeler) warnOfForeign(node string, changes kubeapi.LabelChanges) {
 			continue
 		}
 
-		l.Warn(fmt.Sprintf("%s has %s with the value %s, which this program has not set: it stays as it is, and does not "+
-			"become %s. Remove it with kubectl, then run 'pulumi up' again", node, foreign.Path, foreign.Before, foreign.After))
+		l.Warn(fmt.Sprintf("%s has %s with the value %s, which was not set by this program and is not changed "+
+			"to %s. Remove it with kubectl, then run 'pulumi up' again", node, foreign.Path, foreign.Before, foreign.After))
 	}
 }
 

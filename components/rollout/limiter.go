@@ -66,7 +66,7 @@ func (l *Limiter) Acquire(
 	if err := l.waitUntilFewReplaced(ctx, role, timeout, progress); err != nil {
 		release(err)
 
-		return nil, fmt.Errorf("%s: not begun: %w", name, err)
+		return nil, fmt.Errorf("%s: not started: %w", name, err)
 	}
 
 	return release, nil
@@ -95,7 +95,7 @@ func (l *Limiter) waitForTurn(
 		if l.failed != "" {
 			defer l.mu.Unlock()
 
-			return fmt.Errorf("%s: not begun: %s failed", name, l.failed)
+			return fmt.Errorf("%s: not started: %s failed", name, l.failed)
 		}
 
 		if l.hasRoom(role) {
@@ -160,7 +160,7 @@ func (l *Limiter) waitUntilFewReplaced(
 		}
 
 		if err := wait.Until(ctx, timeout, progress, unavailable[0].checkRejoined); err != nil {
-			return fmt.Errorf("%s is away: %w", unavailable[0].name, err)
+			return fmt.Errorf("%s is unavailable: %w", unavailable[0].name, err)
 		}
 
 		l.mu.Lock()
@@ -208,7 +208,7 @@ func (l *Limiter) FailedNode() string {
 // CheckNoneFailed is why no node is admitted any more; nil while nodes are.
 func (l *Limiter) CheckNoneFailed() error {
 	if name := l.FailedNode(); name != "" {
-		return fmt.Errorf("not begun: %s failed", name)
+		return fmt.Errorf("not started: %s failed", name)
 	}
 
 	return nil

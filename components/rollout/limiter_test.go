@@ -64,11 +64,11 @@ func TestLimiterStopsAtAFailure(t *testing.T) {
 
 	require.NoError(t, limiter.CheckNoneFailed())
 	end(errors.New("no"))
-	assert.EqualError(t, <-waits, "b: not begun: a failed")
+	assert.EqualError(t, <-waits, "b: not started: a failed")
 
 	_, err = limiter.Acquire(t.Context(), "c", spec.RoleWorker, time.Minute, silent)
-	assert.EqualError(t, err, "c: not begun: a failed")
-	assert.EqualError(t, limiter.CheckNoneFailed(), "not begun: a failed")
+	assert.EqualError(t, err, "c: not started: a failed")
+	assert.EqualError(t, limiter.CheckNoneFailed(), "not started: a failed")
 }
 
 func TestLimiterIsBounded(t *testing.T) {
@@ -109,10 +109,10 @@ func TestLimiterWaitsForAControlPlaneThatIsAway(t *testing.T) {
 	end(nil)
 
 	_, err = limiter.Acquire(t.Context(), "c", spec.RoleControlPlane, time.Millisecond, silent)
-	assert.EqualError(t, err, "c: not begun: b is away: gave up after 1ms, waiting for b to come back")
+	assert.EqualError(t, err, "c: not started: b is unavailable: gave up after 1ms, waiting for b to come back")
 
 	_, err = limiter.Acquire(t.Context(), "d", spec.RoleControlPlane, time.Minute, silent)
-	assert.EqualError(t, err, "d: not begun: c failed")
+	assert.EqualError(t, err, "d: not started: c failed")
 }
 
 // TestLimiterWaitsForWorkersThatAreAway: those that are recreated count like those that are being taken down.
@@ -154,7 +154,7 @@ func TestLimiterWaitsForWorkersThatAreAway(t *testing.T) {
 	leave("e")
 	leave("f")
 	_, err = limiter.Acquire(t.Context(), "g", spec.RoleWorker, time.Millisecond, silent)
-	assert.EqualError(t, err, "g: not begun: e is away: gave up after 1ms, waiting for e to come back")
+	assert.EqualError(t, err, "g: not started: e is unavailable: gave up after 1ms, waiting for e to come back")
 }
 
 // TestLimiterKeepsRolesApart: who takes pods off a worker asks a control plane, so neither goes while one of the other

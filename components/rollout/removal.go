@@ -51,14 +51,14 @@ const ToDestroy = "to destroy the whole cluster, set lifecycle.teardown to true 
 // RefuseRemoval is why the machine of a node that stays is not taken away: the cluster is being destroyed, or something
 // else wants a new VM.
 func RefuseRemoval(name string) error {
-	return fmt.Errorf("%s is in the configuration, and its machine is not taken away; to recreate it, name it in "+
+	return fmt.Errorf("%s is in the configuration, so its machine is not removed; to recreate it, name it in "+
 		"lifecycle.replace; %s", name, ToDestroy)
 }
 
 // SuggestForce adds to why a step of a removal has failed how the node is removed nevertheless.
 func SuggestForce(failed error) error {
 	return fmt.Errorf(
-		"%w; if the node is broken, name it in lifecycle.forceRemove, and it is removed without that", failed)
+		"%w; if the node is broken, name it in lifecycle.forceRemove to remove it without this step", failed)
 }
 
 // PreviewRemoval evaluates a removal by the members of etcd as they are now. Too few members are an error. What is
@@ -69,7 +69,7 @@ func PreviewRemoval(name string, removal etcd.MemberRemoval, warn func(string)) 
 	}
 
 	if err := removal.Evaluate(); err != nil {
-		warn(fmt.Sprintf("as it is now, %s would not be removed: %v", name, err))
+		warn(fmt.Sprintf("in the current state of etcd, %s would not be removed: %v", name, err))
 	}
 
 	return nil

@@ -165,7 +165,7 @@ func (d *Disruption) recheck(ctx context.Context, e impact.Effect) error {
 		return err
 	}
 
-	err = fmt.Errorf("it was drained, and is uncordoned again, for the cluster has changed meanwhile: %w", err)
+	err = fmt.Errorf("it was drained, and is uncordoned again because the cluster has changed in the meantime: %w", err)
 
 	return errors.Join(err, d.drain.undo(ctx))
 }

@@ -139,8 +139,8 @@ func TestDisrupt(t *testing.T) {
 		"the cluster needs what is removed": {
 			role: spec.RoleControlPlane, effects: []impact.Effect{impact.EffectRemove}, fails: "check remove#2",
 			want: "evaluate, check remove, back up, cordon, drain, check remove, uncordon",
-			err: "n is not changed: it was drained, and is uncordoned again, for the cluster has changed meanwhile: " +
-				"no check remove",
+			err: "n is not changed: it was drained, and is uncordoned again because the cluster has changed in the " +
+				"meantime: no check remove",
 		},
 		"the pods of what is removed are given up": {
 			role: spec.RoleWorker, effects: []impact.Effect{impact.EffectRemove}, forced: true,
@@ -163,8 +163,8 @@ func TestDisrupt(t *testing.T) {
 		"the cluster needs it after the drain": {
 			role: spec.RoleControlPlane, effects: []impact.Effect{impact.EffectReboot}, fails: "check reboot#2",
 			want: "evaluate, check reboot, back up, cordon, drain, check reboot, uncordon",
-			err: "n is not changed: it was drained, and is uncordoned again, for the cluster has changed meanwhile: " +
-				"no check reboot",
+			err: "n is not changed: it was drained, and is uncordoned again because the cluster has changed in the " +
+				"meantime: no check reboot",
 		},
 		"the cluster needs it between two acts": {
 			role: spec.RoleWorker, effects: []impact.Effect{impact.EffectUpgrade, impact.EffectReboot}, fails: "check reboot",
@@ -217,7 +217,7 @@ func TestDisrupt(t *testing.T) {
 				require.NoError(t, l.CheckNoneFailed())
 			} else {
 				require.EqualError(t, err, test.err)
-				require.EqualError(t, l.CheckNoneFailed(), "not begun: n failed")
+				require.EqualError(t, l.CheckNoneFailed(), "not started: n failed")
 			}
 
 			// Whatever came of it, it is released.

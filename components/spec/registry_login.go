@@ -31,8 +31,8 @@ func (l RegistryLogin) HasAuth() bool { return l.Username+l.Auth+l.IdentityToken
 func ReadRegistryLogins(text string) (map[string]RegistryLogin, error) {
 	var all map[string]RegistryLogin
 	if yaml.UnmarshalStrict([]byte(text), &all) != nil || len(all) == 0 {
-		return nil, errors.New("it is not logins by the host of their registry, such as registry.lan:5000, with username " +
-			"and password, auth, identityToken, ca, certificate and key")
+		return nil, errors.New("it must map the hosts of registries, such as registry.lan:5000, to logins with " +
+			"username and password, auth, identityToken, ca, certificate and key")
 	}
 
 	for _, host := range slices.Sorted(maps.Keys(all)) {

@@ -101,7 +101,7 @@ func memberProblem(ctx context.Context, m etcd.Member, c Credentials) string {
 
 			switch errs := own(s.GetErrors(), m.ID); {
 			case s.GetMemberId() != m.ID:
-				problem = "it runs a member of another etcd"
+				problem = "it runs a member of another etcd cluster"
 			case s.GetLeader() == 0: // whatever alarms it tells of
 				problem = "it has no leader"
 			case len(errs) > 0:
@@ -175,7 +175,7 @@ func EndAlarms(ctx context.Context, controlPlanes []Target, c Credentials, remov
 		errs = append(errs, fmt.Errorf("%s: %s", t.Name, brief(err))) // its words are enough
 	}
 
-	return fmt.Errorf("whether etcd has alarms of %s left is not known: %w", removed, errors.Join(errs...))
+	return fmt.Errorf("could not determine whether etcd still has alarms of %s: %w", removed, errors.Join(errs...))
 }
 
 // LeaveEtcd takes the node's own member out of etcd, after it has handed the leadership over. The context bounds it:
@@ -192,7 +192,7 @@ func LeaveEtcd(ctx context.Context, t Target, c Credentials) error {
 	}
 
 	if _, err := api.EtcdForfeitLeadership(ctx, &machineapi.EtcdForfeitLeadershipRequest{}); err != nil {
-		return fmt.Errorf("%s does not hand the leadership of etcd over: %s", t.Name, brief(err)) // its words are enough
+		return fmt.Errorf("%s does not transfer the leadership of etcd: %s", t.Name, brief(err)) // its words are enough
 	}
 
 	if err := api.EtcdLeaveCluster(ctx, &machineapi.EtcdLeaveClusterRequest{}); err != nil {

@@ -58,7 +58,7 @@ func Kubeconfig(ctx context.Context, t Target, c Credentials) ([]byte, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s gives no kubeconfig: %s", t.Name, brief(err)) // its words are enough
+		return nil, fmt.Errorf("%s does not return a kubeconfig: %s", t.Name, brief(err)) // its words are enough
 	}
 
 	return raw, nil

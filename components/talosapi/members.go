@@ -39,7 +39,8 @@ func Members(ctx context.Context, targets []Target, c Credentials) ([]Target, er
 		}
 
 		// its words are enough
-		errs = append(errs, fmt.Errorf("%s (%s) does not tell who is in the cluster: %s", t.Name, t.Address, brief(err)))
+		errs = append(errs, fmt.Errorf("%s (%s) does not report the members of the cluster: "+
+			"%s", t.Name, t.Address, brief(err)))
 	}
 
 	return nil, errors.Join(errs...)
@@ -65,7 +66,7 @@ func MACs(ctx context.Context, t Target, c Credentials) ([]string, error) {
 	})
 	if err != nil {
 		// its words are enough
-		return nil, fmt.Errorf("%s (%s) does not tell its network interfaces: %s", t.Name, t.Address, brief(err))
+		return nil, fmt.Errorf("%s (%s) does not report its network interfaces: %s", t.Name, t.Address, brief(err))
 	}
 
 	return found, nil

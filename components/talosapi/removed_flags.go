@@ -48,7 +48,7 @@ func Removed(ctx context.Context, t Target, c Credentials, controlPlane bool, fr
 	} {
 		for _, item := range kind.items {
 			found = append(found, fmt.Sprintf("%s of %s runs with "+kind.form+
-				", which is gone in Kubernetes %s: it would not start; take it out in an update before",
+				", which is removed in Kubernetes %s: it would not start; remove it in a separate update first",
 				item.Component, t.Name, item.Value, to))
 		}
 	}

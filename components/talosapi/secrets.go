@@ -27,7 +27,7 @@ func Secrets(ctx context.Context, controlPlanes []Target, c Credentials) (*secre
 		}
 
 		// its words are enough
-		errs = append(errs, fmt.Errorf("%s (%s) does not tell its configuration: %s", t.Name, t.Address, brief(err)))
+		errs = append(errs, fmt.Errorf("%s (%s) does not return its configuration: %s", t.Name, t.Address, brief(err)))
 	}
 
 	return nil, errors.Join(errs...)

@@ -22,7 +22,8 @@ func EtcdSnapshot(ctx context.Context, controlPlanes []Target, c Credentials, bo
 			return nil
 		}
 
-		all = append(all, fmt.Errorf("%s gives no snapshot of etcd: %s", t.Name, brief(err))) // its words are enough
+		all = append(all, fmt.Errorf("%s does not return a snapshot of etcd: "+
+			"%s", t.Name, brief(err))) // its words are enough
 
 		if sent > 0 {
 			break // what came so far is in the writer

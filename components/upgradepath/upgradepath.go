@@ -102,7 +102,7 @@ func kubernetesPath(key, what, from, to string) error {
 	}
 
 	if t.LT(f) {
-		return fmt.Errorf("%s: %s %s cannot become %s: it does not go back to an earlier minor version; "+
+		return fmt.Errorf("%s: %s %s cannot become %s: a downgrade to an earlier minor version is not supported; "+
 			"state v%d.%d or the next", key, what, from, to, f.Major, f.Minor)
 	}
 
@@ -111,7 +111,8 @@ func kubernetesPath(key, what, from, to string) error {
 		return err
 	}
 
-	return fmt.Errorf("%s: %s %s cannot become %s at once: it moves by one minor version at a time; %s", key, what, from,
+	return fmt.Errorf("%s: %s %s cannot become %s at once: upgrades go one minor version at a time; "+
+		"%s", key, what, from,
 		to, instead(way))
 }
 
@@ -122,7 +123,8 @@ func pairs(from, to Versions) error {
 	if from.Kubernetes != "" {
 		if err := goesWith(from.Kubernetes, to.Talos); err != nil {
 			errs = append(errs,
-				fmt.Errorf("%s: Kubernetes %s runs, which does not go with Talos %s: %w; change %s first, in an update of its own",
+				fmt.Errorf("%s: Kubernetes %s is running, which is not compatible with Talos %s: %w; change %s "+
+					"first, in an update of its own",
 					talosKey, from.Kubernetes, to.Talos, err, kubernetesKey))
 		}
 	}
@@ -130,7 +132,8 @@ func pairs(from, to Versions) error {
 	if to.Kubernetes != "" && from.Kubernetes != to.Kubernetes {
 		if err := goesWith(to.Kubernetes, from.Talos); err != nil {
 			errs = append(errs,
-				fmt.Errorf("%s: Talos %s runs, which does not go with Kubernetes %s: %w; change %s first, in an update of its own",
+				fmt.Errorf("%s: Talos %s is running, which is not compatible with Kubernetes %s: %w; change %s "+
+					"first, in an update of its own",
 					kubernetesKey, from.Talos, to.Kubernetes, err, talosKey))
 		}
 	}
@@ -160,7 +163,7 @@ func hops(from, to, form string) ([]string, error) {
 	}
 
 	if f.Major != t.Major {
-		return nil, fmt.Errorf("there is no known way from %s to %s", from, to)
+		return nil, fmt.Errorf("there is no known upgrade path from %s to %s", from, to)
 	}
 
 	var way []string
@@ -197,5 +200,6 @@ func instead(way []string) string {
 		return "state another version"
 	}
 
-	return "go by way of " + strings.Join(way[:len(way)-1], ", then ") + ", with an update each, then " + way[len(way)-1]
+	return "go through " + strings.Join(way[:len(way)-1], ", then ") + ", each in an update of its own, and then " +
+		"to " + way[len(way)-1]
 }

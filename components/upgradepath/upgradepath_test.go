@@ -29,35 +29,37 @@ func TestPath(t *testing.T) {
 			from: Versions{"v1.9.5", "v1.32.0"}, to: Versions{"v1.12.4", "v1.32.0"},
 			refused: "cluster.versions.talos: Talos v1.9.5 cannot become v1.12.4 at once: host version 1.9.5 is too old to " +
 				"upgrade to Talos 1.12.4; " +
-				"go by way of the last v1.10, then the last v1.11, with an update each, then v1.12.4",
+				"go through the last v1.10, then the last v1.11, each in an update of its own, and then to v1.12.4",
 		},
 		"too far back": {
 			from: Versions{"v1.12.4", now}, to: Versions{"v1.10.9", now},
 			refused: "cluster.versions.talos: Talos v1.12.4 cannot become v1.10.9 at once: host version 1.12.4 is too new to " +
 				"downgrade to Talos 1.10.9; " +
-				"go by way of the last v1.11, with an update each, then v1.10.9",
+				"go through the last v1.11, each in an update of its own, and then to v1.10.9",
 		},
 		"Kubernetes too far": {
 			from: Versions{"v1.12.4", "v1.32.1"}, to: Versions{"v1.12.4", "v1.35.0"},
-			refused: "cluster.versions.kubernetes: Kubernetes v1.32.1 cannot become v1.35.0 at once: it moves by one minor " +
-				"version at a time; " +
-				"go by way of the last v1.33, then the last v1.34, with an update each, then v1.35.0",
+			refused: "cluster.versions.kubernetes: Kubernetes v1.32.1 cannot become v1.35.0 at once: upgrades go " +
+				"one minor version at a time; " +
+				"go through the last v1.33, then the last v1.34, each in an update of its own, and then to v1.35.0",
 		},
 		"Kubernetes back": {
 			from: Versions{"v1.12.4", now}, to: Versions{"v1.12.4", "v1.33.6"},
-			refused: "cluster.versions.kubernetes: Kubernetes v1.34.2 cannot become v1.33.6: it does not go back to an " +
-				"earlier minor version; " +
+			refused: "cluster.versions.kubernetes: Kubernetes v1.34.2 cannot become v1.33.6: a downgrade to an " +
+				"earlier minor version is not supported; " +
 				"state v1.34 or the next",
 		},
 		"Kubernetes too old for the next Talos": {
 			from: Versions{"v1.11.6", "v1.29.9"}, to: Versions{"v1.12.4", "v1.30.1"},
-			refused: "cluster.versions.talos: Kubernetes v1.29.9 runs, which does not go with Talos v1.12.4: version of " +
+			refused: "cluster.versions.talos: Kubernetes v1.29.9 is running, which is not compatible with Talos " +
+				"v1.12.4: version of " +
 				"Kubernetes 1.29.9 is too old to be " +
 				"used with Talos 1.12.4; change cluster.versions.kubernetes first, in an update of its own",
 		},
 		"Talos too old for the next Kubernetes": {
 			from: Versions{"v1.11.6", now}, to: Versions{"v1.12.4", "v1.35.0"},
-			refused: "cluster.versions.kubernetes: Talos v1.11.6 runs, which does not go with Kubernetes v1.35.0: version of " +
+			refused: "cluster.versions.kubernetes: Talos v1.11.6 is running, which is not compatible with " +
+				"Kubernetes v1.35.0: version of " +
 				"Kubernetes 1.35.0 is too new to be " +
 				"used with Talos 1.11.6; change cluster.versions.talos first, in an update of its own",
 		},
@@ -65,10 +67,10 @@ func TestPath(t *testing.T) {
 			from: Versions{"v1.9.5", "v1.30.0"}, to: Versions{"v1.12.4", "v1.32.0"},
 			refused: "cluster.versions.talos: Talos v1.9.5 cannot become v1.12.4 at once: host version 1.9.5 is too old to " +
 				"upgrade to Talos 1.12.4; " +
-				"go by way of the last v1.10, then the last v1.11, with an update each, then v1.12.4\n" +
-				"cluster.versions.kubernetes: Kubernetes v1.30.0 cannot become v1.32.0 at once: it moves by one minor version at " +
-				"a time; " +
-				"go by way of the last v1.31, with an update each, then v1.32.0",
+				"go through the last v1.10, then the last v1.11, each in an update of its own, and then to v1.12.4\n" +
+				"cluster.versions.kubernetes: Kubernetes v1.30.0 cannot become v1.32.0 at once: upgrades go one " +
+				"minor version at a time; " +
+				"go through the last v1.31, each in an update of its own, and then to v1.32.0",
 		},
 		"no version": {
 			from: Versions{"latest", ""}, to: Versions{"v1.12.4", ""},

@@ -32,7 +32,7 @@ func Clock(text string) (ClockError, bool) {
 	case m != nil:
 		return ClockError{Fact: "its certificate is not valid before " + m[2]}, true
 	case strings.Contains(text, "remote error: tls: expired certificate"):
-		return ClockError{Fact: "it takes the certificate of this program for expired, or not yet valid"}, true
+		return ClockError{Fact: "it rejects the certificate of this program as expired, or not yet valid"}, true
 	default:
 		return ClockError{}, false
 	}

@@ -27,7 +27,7 @@ func TestClock(t *testing.T) {
 
 	found, is := Clock(`error reading server preface: remote error: tls: expired certificate`)
 	assert.True(t, is)
-	assert.EqualError(t, found, "it takes the certificate of this program for expired, or not yet valid"+clock)
+	assert.EqualError(t, found, "it rejects the certificate of this program as expired, or not yet valid"+clock)
 
 	_, is = Clock("remote error: tls: bad certificate")
 	assert.False(t, is)

@@ -18,8 +18,8 @@ func certificateRules(b *builder) []Rule {
 	return []Rule{
 		perStack(b, Rule{
 			Name: "certificate-validity",
-			Must: "Certificates that the state holds must not be about to end: administrators lose access then, and the " +
-				"cluster stops with its authorities.",
+			Must: "Certificates in the state must not be about to expire: administrators then lose access, and the " +
+				"cluster stops when its authorities expire.",
 			Remedy: "Update the stack in the last month of a credential, which renews it; rotate authorities.",
 			Advice: true,
 		}, validity{CredentialDays: 45, AuthorityDays: 180}, certificateValidity),

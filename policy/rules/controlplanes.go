@@ -105,7 +105,7 @@ func oddControlPlanes(s controlPlaneSettings, stack Stack) []Finding {
 	for _, c := range stack.clusters(s) {
 		if n := len(c.members); n%2 == 0 {
 			found = append(found, c.finding("must be odd in number", fmt.Sprintf("%d: %s", n, strings.Join(c.names(), ", ")),
-				"have one more or one fewer"))
+				"add or remove one"))
 		}
 	}
 
@@ -138,7 +138,7 @@ func controlPlaneEndpoint(s controlPlaneSettings, stack Stack) []Finding {
 
 			endpoint, err := url.Parse(configurationOf(*m.apply).Cluster.ControlPlane.Endpoint)
 			if err == nil && endpoint.Host != "" && endpoint.Hostname() == text(m.apply.at("node")) {
-				found = append(found, c.finding("must have an endpoint that is none of their own addresses",
+				found = append(found, c.finding("must have an endpoint that is not one of their own addresses",
 					fmt.Sprintf("%s, of %s", endpoint.Redacted(), m.name), "use a virtual address or a DNS name"))
 			}
 		}

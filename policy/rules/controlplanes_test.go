@@ -203,8 +203,8 @@ var controlPlaneCases = []ruleCase{
 			}),
 		),
 		want: []string{
-			"control planes of metal: must be odd in number (given: 2: metal-1, metal-2); have one more or one fewer",
-			"control planes of atlas: must be odd in number (given: 2: a, b); have one more or one fewer",
+			"control planes of metal: must be odd in number (given: 2: metal-1, metal-2); add or remove one",
+			"control planes of atlas: must be odd in number (given: 2: a, b); add or remove one",
 		},
 	},
 	{
@@ -260,7 +260,7 @@ var controlPlaneCases = []ruleCase{
 			node{name: "w", host: "pve2", kind: "worker", cluster: "atlas", after: true},
 		),
 		want: []string{
-			"control planes of atlas: must have an endpoint that is none of their own addresses (given: " +
+			"control planes of atlas: must have an endpoint that is not one of their own addresses (given: " +
 				"https://10.0.0.11:6443, of a); " +
 				"use a virtual address or a DNS name",
 		},

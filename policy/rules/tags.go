@@ -16,9 +16,10 @@ func tagRules(b *builder) []Rule {
 
 	return []Rule{
 		perResource(b, Rule{
-			Name:   "cluster-tags",
-			Must:   "Every VM must carry the tag of its cluster, so that administrators of Proxmox VE can identify it.",
-			Remedy: "Add the cluster's name to the tags of the VM, or the VM to except where it belongs to no cluster.",
+			Name: "cluster-tags",
+			Must: "Every VM must carry the tag of its cluster, so that administrators of Proxmox VE can identify it.",
+			Remedy: "Add the cluster's name to the tags of the VM, or add the VM to except if it belongs to no " +
+				"cluster.",
 		}, s, clusterTags),
 	}
 }

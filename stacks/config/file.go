@@ -111,7 +111,7 @@ func outside(text []byte) (spec.Problems, error) {
 	for _, key := range slices.Sorted(maps.Keys(file)) {
 		name := key[strings.Index(key, ":")+1:]
 		if _, ours := known[name]; ours && key != "environment" {
-			problems.Add(key, "stands outside config, where Pulumi passes over it", "", "move it below config")
+			problems.Add(key, "is outside of config, where Pulumi ignores it", "", "move it below config")
 		}
 	}
 
@@ -253,7 +253,7 @@ func opened(path string, value any, unquoted *spec.Problems) any {
 			texts[name] = below
 
 			if _, ok := key.(string); !ok {
-				unquoted.Add(path+"."+name, "must have a text for a key, as Pulumi takes no other", name,
+				unquoted.Add(path+"."+name, "must have a string as its key, because Pulumi accepts no other", name,
 					fmt.Sprintf("write the key in quotes: %q", name))
 			}
 		}

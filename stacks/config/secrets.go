@@ -68,7 +68,7 @@ func (c Config) checkSecrets() spec.Problems {
 	var ps spec.Problems
 
 	if key := c.TailscaleAuthKey; key != "" && !printable.MatchString(key) {
-		ps.Add("tailscaleAuthKey", "does not look like a key: it holds spaces or what is not ASCII", "",
+		ps.Add("tailscaleAuthKey", "does not look like a key: it contains spaces or non-ASCII characters", "",
 			"run: pulumi config set --secret tailscaleAuthKey, or correct "+keyVariable)
 	}
 

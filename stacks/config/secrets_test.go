@@ -82,8 +82,8 @@ func TestKeyOfTheTailnet(t *testing.T) {
 	t.Setenv("HEADSCALE_AUTH_KEY", "two words")
 
 	_, err = load(values)
-	require.EqualError(t, err, "the configuration has 1 problem:\n  - tailscaleAuthKey: does not look like a key: it "+
-		"holds spaces or what is not ASCII; "+
+	require.EqualError(t, err, "the configuration has 1 problem:\n  - tailscaleAuthKey: does not look like a key: "+
+		"it contains spaces or non-ASCII characters; "+
 		"run: pulumi config set --secret tailscaleAuthKey, or correct HEADSCALE_AUTH_KEY")
 }
 

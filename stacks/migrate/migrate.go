@@ -127,7 +127,8 @@ func (m *migration) cluster(path string) {
 
 	if name := m.text("name"); name != "" && name != c.Name+"-control-1" {
 		m.note(
-			"name %s is not taken over: nodes are called by cluster, pool and number; pools.<name>.names changes the pattern",
+			"name %s is not converted: nodes are named by cluster, pool and number; pools.<name>.names changes the "+
+				"pattern",
 			name)
 	}
 
@@ -166,7 +167,7 @@ func (m *migration) proxmox() {
 	m.secrets = append(m.secrets, "pulumi config set --secret proxmoxTokenSecret")
 
 	if !m.has("proxmox_api_token_secret") {
-		m.note("proxmox_api_token_secret is not in the file, and needed all the same")
+		m.note("proxmox_api_token_secret is not in the file, but is required")
 	}
 }
 
@@ -200,7 +201,7 @@ func (m *migration) image() {
 	t.GPUWorker = template("gpu_worker_template", len(m.gpus()) > 0)
 
 	if m.has("template") && !used {
-		m.note("template %s is not taken over: each group has one of its own", m.text("template"))
+		m.note("template %s is not converted: each group has its own template", m.text("template"))
 	}
 
 	var versions []string
@@ -381,18 +382,20 @@ func (m *migration) remarks() {
 	m.stack.Outputs.Legacy = true
 
 	for _, name := range m.unknown {
-		m.note("%s is a variable that is not known here, and not taken over", name)
+		m.note("%s is an unknown variable, and is not converted", name)
 	}
 
 	if m.old == nil {
-		m.note("VMIDs begin at 401, 501 and 601, and addresses are not known; --outputs takes them from what stands")
+		m.note("VMIDs begin at 401, 501 and 601, and addresses are not known; --outputs takes them from the " +
+			"existing cluster")
 	}
 
-	m.note("the nodes are left to whoever configures them now; cluster.bootstrap pulumi takes that over too")
+	m.note("the nodes stay with the tool that configures them now; with cluster.bootstrap pulumi, this program " +
+		"configures them")
 }
 
 func missing(variable string) error {
-	return fmt.Errorf("%s is required, and not among the variables", variable)
+	return fmt.Errorf("%s is required, but is not among the variables", variable)
 }
 
 // environment are the outputs of a Terraform environment, or what is in one of them.

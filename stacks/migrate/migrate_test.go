@@ -68,9 +68,10 @@ func TestEveryVariable(t *testing.T) {
 	assert.Equal(t, []string{"pulumi config set --secret proxmoxTokenSecret"}, r.Secrets)
 	assert.Equal(t, []string{
 		"the cluster is called k3s-dev, after the directory; --cluster says otherwise",
-		"ssh_password (line 30) is a variable that is not known here, and not taken over",
-		"VMIDs begin at 401, 501 and 601, and addresses are not known; --outputs takes them from what stands",
-		"the nodes are left to whoever configures them now; cluster.bootstrap pulumi takes that over too",
+		"ssh_password (line 30) is an unknown variable, and is not converted",
+		"VMIDs begin at 401, 501 and 601, and addresses are not known; --outputs takes them from the existing cluster",
+		"the nodes stay with the tool that configures them now; with cluster.bootstrap pulumi, this program " +
+			"configures them",
 	}, r.Notes)
 
 	said := string(r.File) + strings.Join(r.Notes, "") + strings.Join(r.Secrets, "")
@@ -93,8 +94,9 @@ func TestWhatStands(t *testing.T) {
 	require.NoError(t, err)
 	golden.Check(t, filepath.Join("testdata", "Pulumi.standing.yaml"), string(r.File))
 	assert.Equal(t, []string{
-		"ssh_password (line 30) is a variable that is not known here, and not taken over",
-		"the nodes are left to whoever configures them now; cluster.bootstrap pulumi takes that over too",
+		"ssh_password (line 30) is an unknown variable, and is not converted",
+		"the nodes stay with the tool that configures them now; with cluster.bootstrap pulumi, this program " +
+			"configures them",
 	}, r.Notes)
 
 	// Without the variables that have defaults, the outputs tell.
@@ -119,7 +121,7 @@ func TestOneVM(t *testing.T) {
 	r, err := TFVars("vm.tfvars", []byte(file(t, "vm.tfvars")), Options{CIDR: "192.168.10.0/24"})
 	require.NoError(t, err)
 	golden.Check(t, filepath.Join("testdata", "Pulumi.vm.yaml"), string(r.File))
-	assert.Contains(t, r.Notes, "proxmox_api_token_secret is not in the file, and needed all the same")
+	assert.Contains(t, r.Notes, "proxmox_api_token_secret is not in the file, but is required")
 
 	again, err := TFVars("vm.tfvars.json", []byte(`{
 		"proxmox_api_url": "https://pve.lan:8006", "proxmox_api_token_id": "terraform@pve!k3s-dev", "name": "k3s-dev-control-1",
@@ -144,9 +146,10 @@ func TestRefused(t *testing.T) {
 			"",
 			Options{},
 			"the network of the nodes is in none of the variables: state it with --cidr, for example 192.168.10.0/24\n" +
-				"proxmox_api_url is required, and not among the variables\nproxmox_api_token_id is required, and not among the " +
-				"variables\n" +
-				"node is required, and not among the variables\ncontrol_plane_template is required, and not among the variables\n" +
+				"proxmox_api_url is required, but is not among the variables\nproxmox_api_token_id is required, " +
+				"but is not among the variables\n" +
+				"node is required, but is not among the variables\ncontrol_plane_template is required, but is not " +
+				"among the variables\n" +
 				"the version of Talos does not follow from the names of the templates: state it with --talos, for example v1.12.4",
 		},
 		"no HCL": {"node = \n", cidr, "the variables cannot be read:\nx.tfvars:1: Invalid expression: Expected the " +
@@ -160,8 +163,8 @@ func TestRefused(t *testing.T) {
 		"no template": {
 			start +
 				"control_plane_template = \"talos-v1.12.4-base\"\nworker_count = 1\ngpu_worker_pci_bdfs = [\"0000:01:00.0\"]\n",
-			cidr, "worker_template is required, and not among the variables\ngpu_worker_template is required, and not among " +
-				"the variables",
+			cidr, "worker_template is required, but is not among the variables\ngpu_worker_template is required, " +
+				"but is not among the variables",
 		},
 		"no version": {
 			start + "template = \"golden\"\n", cidr,

@@ -107,8 +107,8 @@ func (f *File) assign(c config.Config) (chosen map[string]map[string]string, not
 				chosen[at.pool][at.number] = n.DHCP
 
 				if n.Address != "" && n.Address != n.DHCP {
-					notes = append(notes, n.Name+" is to have the address "+n.Address+" later, and has "+n.DHCP+
-						" now, which was taken")
+					notes = append(notes, n.Name+" is planned to have the address "+n.Address+" later, and has "+n.DHCP+
+						" now, which was used")
 				}
 			}
 
@@ -121,8 +121,8 @@ func (f *File) assign(c config.Config) (chosen map[string]map[string]string, not
 
 			if c.Pools[at.pool].Addresses != "" {
 				errs = append(errs,
-					fmt.Errorf("pools.%s.addresses: gives way to what nodes.json says of each node, and %s is not in it; "+
-						"add it there, or state pools.%s.nodes instead of a range", at.pool, left, at.pool))
+					fmt.Errorf("pools.%s.addresses: is replaced by the addresses in nodes.json, but %s is not in "+
+						"it; add it there, or state pools.%s.nodes instead of a range", at.pool, left, at.pool))
 			}
 		}
 	}

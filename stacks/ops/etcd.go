@@ -43,8 +43,9 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 	)
 
 	c := &cobra.Command{
-		Use: "snapshot", Short: "Keep what etcd holds in a file", Args: cobra.NoArgs,
-		Long: "Keep what etcd holds in a file, for its owner only: it holds the secrets of Kubernetes. It is encrypted for " +
+		Use: "snapshot", Short: "Save a snapshot of etcd in a file", Args: cobra.NoArgs,
+		Long: "Save a snapshot of etcd in a file, for its owner only: it holds the secrets of Kubernetes. It is " +
+			"encrypted for " +
 			"lifecycle.backup.recipients of the stack, or with its backupPassphrase.\n\n" +
 			"With --to, it is copied to a bucket of S3 too, encrypted only. The credentials are those of the AWS CLI: " +
 			"AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or the role of the machine.\n\n" +
@@ -133,7 +134,8 @@ func (o *options) recipients(ctx context.Context, keys []string, talosconfig str
 
 	config, err := stack.Config(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("whom to encrypt for is unknown: %w\ncorrect it, or name --recipient", err)
+		return nil, fmt.Errorf("could not determine the recipients of the encryption: %w\ncorrect it, or name "+
+			"--recipient", err)
 	}
 
 	return etcdbackup.Recipients(config.Lifecycle.Backup.Recipients, config.BackupPassphrase)
@@ -194,7 +196,7 @@ func etcdList(o *options, dir *string) *cobra.Command {
 				if err := etcdbackup.Verify(s); err != nil {
 					remark = err.Error()
 				} else if s.NoteErr != nil {
-					remark = "whole, but its note cannot be read: " + s.NoteErr.Error()
+					remark = "complete, but its note cannot be read: " + s.NoteErr.Error()
 				}
 
 				fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", filepath.Base(s.Path), s.Taken.Local().Format(time.DateTime), s.Revision,
@@ -211,7 +213,7 @@ func etcdList(o *options, dir *string) *cobra.Command {
 
 func etcdCheck(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "check <file>", Short: "See whether a cluster can be recovered from a file", Args: cobra.ExactArgs(1),
+		Use: "check <file>", Short: "Check whether a cluster can be recovered from a file", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			f, err := os.Open(args[0])
 			if err != nil {

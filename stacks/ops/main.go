@@ -38,7 +38,7 @@ func command(out io.Writer) *cobra.Command {
 	o := &options{out: out}
 
 	root := &cobra.Command{
-		Use: "ops", Short: "Guard a stack's state, see what an update does, and hand its contract to other tools",
+		Use: "ops", Short: "Protect a stack's state, show what an update does, and export its contract to other tools",
 		SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {

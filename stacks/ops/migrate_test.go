@@ -15,8 +15,9 @@ func TestMigrate(t *testing.T) {
 		"--outputs", data+"outputs.json")
 	require.NoError(t, err)
 	assert.Equal(t, file(t, data+"Pulumi.standing.yaml"), out)
-	assert.Equal(t, "note: ssh_password (line 30) is a variable that is not known here, and not taken over\n"+
-		"note: the nodes are left to whoever configures them now; cluster.bootstrap pulumi takes that over too\n"+
+	assert.Equal(t, "note: ssh_password (line 30) is an unknown variable, and is not converted\n"+
+		"note: the nodes stay with the tool that configures them now; with cluster.bootstrap pulumi, this program "+
+		"configures them\n"+
 		"run: pulumi config set --secret proxmoxTokenSecret\n", said)
 
 	_, _, err = ops(t, "", "migrate", data+"terraform.tfvars")

@@ -78,7 +78,7 @@ func (p *pipe) Write(text []byte) (int, error) {
 
 	p.gone = true
 
-	fmt.Fprintln(os.Stderr, "note: the output of pulumi is not read any more; pulumi goes on to its end")
+	fmt.Fprintln(os.Stderr, "note: the output of pulumi is no longer read; pulumi continues until it has finished")
 
 	return len(text), nil
 }

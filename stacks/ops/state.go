@@ -87,7 +87,7 @@ func show(out io.Writer, files []state.File) error {
 
 func check(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "check", Short: "See that an update could run: no lock, state readable, configuration valid, preview",
+		Use: "check", Short: "Check that an update could run: no lock, state readable, configuration valid, preview",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := o.open(c.Context())
@@ -144,7 +144,7 @@ func run(o *options) *cobra.Command {
 
 	c := &cobra.Command{
 		Use:   "run up|destroy|import|refresh|state [arguments of pulumi]",
-		Short: "Take a snapshot, then let pulumi run; without the snapshot it does not",
+		Short: "Take a snapshot, then run pulumi; pulumi does not run without a snapshot",
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := o.open(c.Context())
 			if err != nil {

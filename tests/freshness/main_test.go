@@ -53,7 +53,7 @@ func TestRun(t *testing.T) {
 		},
 		"a minor version of Talos": {
 			shelf{talos + "@latest": "v1.15.0"},
-			"must be 1.14 or earlier: this release knows no later one",
+			"must be 1.14 or earlier: this release supports no later version",
 			"the program refuses Talos v1.15.0 with Kubernetes v1.37.2",
 		},
 		"a minor version of Kubernetes": {

@@ -54,7 +54,7 @@ func Objects(text string) ([]*unstructured.Unstructured, error) {
 
 		switch {
 		case errors.Is(err, io.EOF) && n == 1:
-			return nil, errors.New("there is none")
+			return nil, errors.New("no manifest found")
 		case errors.Is(err, io.EOF):
 			return all, nil
 		case err != nil:
@@ -74,7 +74,7 @@ func Objects(text string) ([]*unstructured.Unstructured, error) {
 
 		if object.IsList() {
 			if items, err = listed(object); err != nil {
-				return nil, fmt.Errorf("document %d is a list of something else than objects", n)
+				return nil, fmt.Errorf("document %d is a list of items that are not objects", n)
 			}
 		}
 
@@ -119,7 +119,7 @@ func wrong(object *unstructured.Unstructured) string {
 
 	for _, field := range []string{"data", "stringData"} {
 		if _, _, err := unstructured.NestedStringMap(object.Object, field); err != nil {
-			return "is a Secret, and " + field + " has a value that is not a text: put it in quotes"
+			return "is a Secret, and " + field + " has a value that is not a string: put it in quotes"
 		}
 	}
 

@@ -237,14 +237,14 @@ func TestCheck(t *testing.T) {
 		"no name":    {text: "apiVersion: v1\nkind: ConfigMap\n", want: "document 1 has no metadata.name"},
 		"no YAML":    {text: "password: [hunter2", want: "document 1 cannot be read as YAML"},
 		"a text":     {text: "just a text", want: "document 1 cannot be read as YAML"},
-		"nothing":    {text: "", want: "there is none"},
+		"nothing":    {text: "", want: "no manifest found"},
 		"a list without names": {
 			text: "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: ConfigMap}]\n",
 			want: "document 1 has no metadata.name",
 		},
 		"a number in a Secret": {
 			text: "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {pin: 4711}\n",
-			want: "document 1 is a Secret, and stringData has a value that is not a text: put it in quotes",
+			want: "document 1 is a Secret, and stringData has a value that is not a string: put it in quotes",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

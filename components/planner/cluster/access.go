@@ -33,7 +33,7 @@ func (r *Resolver) checkHostKey(path, host string, login *spec.SSH) {
 	given := login.HostKeys[host]
 
 	if !r.HasHost(host) {
-		r.Problems.Add(path, "is none of proxmox.hosts", host, "name one of them, or add it")
+		r.Problems.Add(path, "is not one of proxmox.hosts", host, "name one of them, or add it")
 	} else if login.Addresses[host] == "" {
 		r.Problems.Add("proxmox.ssh.addresses."+host, "is required with "+path, "", "state the host's address or DNS name")
 	}
@@ -100,7 +100,7 @@ func (r *Resolver) CheckAccess(p *plan.Plan) {
 		path := "proxmox.ssh.addresses." + host
 
 		if !r.HasHost(host) {
-			r.Problems.Add(path, "is none of proxmox.hosts", host, "name one of them, or add it")
+			r.Problems.Add(path, "is not one of proxmox.hosts", host, "name one of them, or add it")
 		}
 
 		if a := given.Addresses[host]; labels.ValidateDNS1123Subdomain(a) != nil && !checks.IsAddress(a) {

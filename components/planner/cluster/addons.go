@@ -28,7 +28,7 @@ var notOnK3s = map[spec.Addon]struct{ why, instead string }{
 		"is part of K3s with traefik",
 		"leave it out; without traefik, name the file of its definitions in cluster.manifests",
 	},
-	spec.AddonProxmoxCCM: {"excludes K3s, which has a cloud controller of its own", "leave it out"},
+	spec.AddonProxmoxCCM: {"cannot be used with K3s, which has its own cloud controller", "leave it out"},
 }
 
 // CheckCertNames holds further names of the certificates.

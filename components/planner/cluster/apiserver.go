@@ -23,7 +23,8 @@ func (r *Resolver) checkAPIServer(p *plan.Plan) {
 		}
 
 		if a.Authentication != nil {
-			r.Problems.Add(path+".oidc", "excludes authentication: an API server takes one of the two", o.Issuer,
+			r.Problems.Add(path+".oidc", "cannot be combined with authentication: an API server accepts only one "+
+				"of the two", o.Issuer,
 				"describe the provider there")
 		}
 	}

@@ -21,7 +21,7 @@ func (r *Resolver) checkCNI(p *plan.Plan, stated spec.CNIName) {
 
 	if r.Spec.Environment == spec.EnvironmentProduction && p.Bootstrap == spec.BootstrapPulumi && stated == "" {
 		r.Warn("cluster.cni.name",
-			"is not stated, and a running cluster keeps its pod network: Flannel enforces no network policies",
+			"is not set, and a running cluster keeps its pod network: Flannel enforces no network policies",
 			string(c.Name), "state flannel, cilium or none")
 	}
 
@@ -37,7 +37,7 @@ func (r *Resolver) checkCNI(p *plan.Plan, stated spec.CNIName) {
 	}
 
 	if c.Name == spec.CNIFlannel && !*c.KubeProxy {
-		r.Problems.Add("cluster.cni.kubeProxy", "cannot be false with Flannel, which does not stand in for kube-proxy",
+		r.Problems.Add("cluster.cni.kubeProxy", "cannot be false with Flannel, which does not replace kube-proxy",
 			"false",
 			"leave it out, or set cluster.cni.name to cilium or none")
 	}

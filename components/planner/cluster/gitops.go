@@ -73,8 +73,8 @@ func (r *Resolver) checkRepository(key string, g plan.PlannedGitOps) {
 			"run: pulumi config set --secret gitOpsKey < deploy-key")
 	case g.SSH() && g.KnownHosts == nil && g.Tool == spec.AddonFlux:
 		r.Problems.Add(key+".knownHosts",
-			"is required with ssh:// and flux, which trusts no server that it is not told of", "",
-			"write what ssh-keyscan prints, after comparing it with what the server's operator publishes")
+			"is required with ssh:// and flux, which trusts only the servers in it", "",
+			"write the output of ssh-keyscan, after comparing it with the keys that the server's operator publishes")
 	}
 
 	for i, line := range g.KnownHosts {

@@ -165,7 +165,7 @@ func (r *Resolver) checkK3sArgs(path string, args []string) {
 			}
 
 			// Its value may be a token.
-			r.Problems.Add(checks.At(path, i), "is what the program states itself", "--"+m[1], remedy)
+			r.Problems.Add(checks.At(path, i), "is set by the program itself", "--"+m[1], remedy)
 		}
 	}
 }
@@ -190,9 +190,11 @@ func (r *Resolver) checkK3sAPIServerArgs(args []string) {
 
 		switch {
 		case stated:
-			r.Problems.Add(checks.At("k3s.serverArgs", i), "is what cluster.apiServer states", arg, "leave one of the two out")
+			r.Problems.Add(checks.At("k3s.serverArgs", i), "is already set by cluster.apiServer", arg, "leave one "+
+				"of the two out")
 		case a.Authentication != nil && strings.HasPrefix(name, "oidc-"), a.OIDC != nil && name == "authentication-config":
-			r.Problems.Add(checks.At("k3s.serverArgs", i), "excludes cluster.apiServer: an API server takes one of the two", arg,
+			r.Problems.Add(checks.At("k3s.serverArgs", i), "cannot be combined with cluster.apiServer: an API "+
+				"server accepts only one of the two", arg,
 				"leave one of the two out")
 		}
 	}

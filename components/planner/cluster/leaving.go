@@ -18,7 +18,8 @@ func (r *Resolver) CheckLeaving(p *plan.Plan) {
 	}
 
 	if l.AcceptEmptyCluster != "" && r.Spec.Cluster.RecoverFrom != "" {
-		r.Problems.Add("lifecycle.acceptEmptyCluster", "excludes cluster.recoverFrom: etcd begins with a snapshot or empty",
+		r.Problems.Add("lifecycle.acceptEmptyCluster", "cannot be combined with cluster.recoverFrom: etcd starts "+
+			"either from a snapshot or empty",
 			l.AcceptEmptyCluster,
 			"leave one of them out")
 	}
@@ -26,7 +27,7 @@ func (r *Resolver) CheckLeaving(p *plan.Plan) {
 	p.AcceptEmpty = l.AcceptEmptyCluster != ""
 
 	if l.Teardown && len(l.Replace)+len(l.ForceRemove) > 0 {
-		r.Problems.Add("lifecycle.teardown", "excludes replace and forceRemove: it lets go of every node",
+		r.Problems.Add("lifecycle.teardown", "cannot be combined with replace and forceRemove: it removes every node",
 			strings.Join(slices.Concat(l.Replace, l.ForceRemove), " "),
 			"leave them out, or set teardown to false")
 	}

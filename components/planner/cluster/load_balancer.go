@@ -26,7 +26,7 @@ func (r *Resolver) checkLoadBalancer(p *plan.Plan) {
 	p.LoadBalancer = lb
 
 	if r.IsK3s() && !slices.Contains(p.K3s.Disable, "servicelb") {
-		r.Problems.Add(path, "excludes the load balancer of K3s", "", "add servicelb to k3s.disable")
+		r.Problems.Add(path, "cannot be combined with the load balancer of K3s", "", "add servicelb to k3s.disable")
 	}
 
 	if p.CNI == spec.CNINone {
@@ -63,7 +63,7 @@ func (r *Resolver) checkLoadBalancer(p *plan.Plan) {
 	lb.Clients = r.Prefixes(path+".from", lb.From, p.Network)
 
 	if !p.Firewall && lb.From != nil {
-		r.Warn(path+".from", "closes nothing: no firewall is set up", "", "set firewall.enabled, or leave it out")
+		r.Warn(path+".from", "has no effect: no firewall is set up", "", "set firewall.enabled, or leave it out")
 	}
 
 	if !checks.OneOf(&r.Problems, path+".mode", lb.Mode, spec.LoadBalancerL2, spec.LoadBalancerBGP) {

@@ -29,7 +29,8 @@ func (r *Resolver) CheckWorkerConfiguration(p *plan.Plan) {
 	case at < 0:
 		r.Problems.Add(path, "must be a pool of workers", name, "name one of pools; it may have the count 0")
 	case p.Pools[at].Image.Scope == plan.PerNode:
-		r.Problems.Add(path, "is of no use to other machines: each node of the pool installs an image with its own address",
+		r.Problems.Add(path, "cannot be used by other machines: each node of the pool installs an image with its "+
+			"own address",
 			name, "name a pool with another image, or set image.platform to nocloud")
 	}
 }
@@ -48,7 +49,7 @@ func (r *Resolver) checkOutputs(p *plan.Plan) {
 	}
 
 	if len(f.Write) == 0 {
-		r.Problems.Add("outputs.files.write", "is required: which files?", "",
+		r.Problems.Add("outputs.files.write", "is required: it lists the files to write", "",
 			"name them, for example [talosconfig, kubeconfig]")
 	}
 

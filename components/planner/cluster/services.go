@@ -36,7 +36,8 @@ func (r *Resolver) CheckServices(p *plan.Plan) {
 		path := "cluster.registryMirrors." + registry
 
 		if !registryName.MatchString(registry) {
-			r.Problems.Add(path, "must be called like a registry", registry, "write it like docker.io, registry.lan:5000 or *")
+			r.Problems.Add(path, "must be the name of a registry", registry, "write it like docker.io, "+
+				"registry.lan:5000 or *")
 		}
 
 		if len(c.RegistryMirrors[registry]) == 0 {
@@ -85,7 +86,7 @@ func (r *Resolver) CheckServices(p *plan.Plan) {
 
 		if slices.ContainsFunc(c.Manifests[:i],
 			func(o spec.InlineOrFile) bool { return o.Origin == m.Origin && o.Text == m.Text }) {
-			r.Problems.Add(checks.At("cluster.manifests", i), "is there twice", m.Origin, "leave it out")
+			r.Problems.Add(checks.At("cluster.manifests", i), "is listed twice", m.Origin, "leave it out")
 		}
 	}
 
@@ -154,7 +155,8 @@ func (r *Resolver) checkK3sRegistry(p *plan.Plan, path, registry string) {
 
 	for _, other := range slices.Sorted(maps.Keys(c.RegistryMirrors)) {
 		if !c.RegistryOptions[other].SkipFallback {
-			r.Problems.Add(path+".skipFallback", "is for all registries with mirrors on K3s, or for none", "true",
+			r.Problems.Add(path+".skipFallback", "must be set for all registries with mirrors on K3s, or for none",
+				"true",
 				"set cluster.registryOptions."+other+".skipFallback too")
 		}
 	}

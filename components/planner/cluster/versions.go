@@ -47,7 +47,8 @@ func (r *Resolver) versions() (talos, kubernetes string) {
 	}
 
 	if err := k.SupportedWith(t); err != nil {
-		r.Problems.Add("cluster.versions.kubernetes", "does not go with Talos "+talos+": "+err.Error(), kubernetes,
+		r.Problems.Add("cluster.versions.kubernetes", "is not compatible with Talos "+talos+": "+err.Error(),
+			kubernetes,
 			"change one of the two versions")
 	}
 
@@ -67,7 +68,7 @@ func (r *Resolver) contract(talos string) string {
 	if ok && plan.Minor(contract) > plan.Minor(talos) {
 		r.Problems.Add(path, "must not be later than cluster.versions.talos, "+talos, given, "upgrade first")
 	} else if ok && plan.Minor(contract) > plan.NewestContract {
-		r.Problems.Add(path, fmt.Sprintf("must be 1.%d or earlier: the Talos provider knows no later one",
+		r.Problems.Add(path, fmt.Sprintf("must be 1.%d or earlier: the Talos provider supports no later version",
 			plan.NewestContract),
 			given, "lower it, or leave it out")
 	}
@@ -84,7 +85,8 @@ func (r *Resolver) checkTalos(version string, configured bool) bool {
 		r.Problems.Add(path, fmt.Sprintf("must be 1.%d or later: older ones are not supported", plan.OldestTalos), version,
 			"raise it")
 	case m > plan.NewestTalos && configured:
-		r.Problems.Add(path, fmt.Sprintf("must be 1.%d or earlier: this release knows no later one", plan.NewestTalos),
+		r.Problems.Add(path, fmt.Sprintf("must be 1.%d or earlier: this release supports no later version",
+			plan.NewestTalos),
 			version,
 			"lower it, or use a later release of this program")
 	default:

@@ -12,7 +12,7 @@ func (pl *placer) problem() spec.Problem {
 	return spec.Problem{
 		Path: "proxmox.hosts", Rule: "have no room for " + plan.Count(pl.missing, "node"), Value: plan.Count(len(pl.hosts),
 			"host"),
-		Remedy: "add hosts or capacity, lower placement.reserve, or ask for fewer or smaller nodes",
+		Remedy: "add hosts or capacity, lower placement.reserve, or use fewer or smaller nodes",
 		Detail: pl.table(),
 	}
 }

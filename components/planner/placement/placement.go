@@ -110,7 +110,8 @@ func (pl *placer) warnMoved(p *Pool) {
 		}
 
 		warned[path] = true
-		pl.Warn(path+".host", "is none of the hosts that ha.hosts prefers: high availability moves the VM there once it is "+
+		pl.Warn(path+".host", "is not one of the hosts that ha.hosts prefers: high availability moves the VM there "+
+			"once it is "+
 			"made", pl.hosts[host].Name, "name one of those, or leave it out")
 	}
 }

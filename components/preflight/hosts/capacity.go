@@ -31,9 +31,10 @@ func (c Checker) checkCapacity(h proxmoxapi.Host, newNodes []plan.Node) {
 
 	if promised+more > h.MemoryMiB {
 		c.Warnings = append(c.Warnings, spec.Problem{
-			Path: "proxmox.hosts", Rule: fmt.Sprintf("has %d MiB of memory; what is on it is promised %d MiB, and new nodes "+
-				"%d MiB", h.MemoryMiB, promised, more),
-			Value: h.Name, Remedy: "see that not all of it is used at once, make nodes smaller, or place them elsewhere",
+			Path: "proxmox.hosts", Rule: fmt.Sprintf("has %d MiB of memory, but its guests are allocated %d MiB, "+
+				"and new nodes %d MiB", h.MemoryMiB, promised, more),
+			Value: h.Name, Remedy: "make sure that not all of it is used at once, make nodes smaller, or place " +
+				"them elsewhere",
 		})
 	}
 

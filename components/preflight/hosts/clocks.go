@@ -24,8 +24,8 @@ func (c Checker) checkClock(ctx context.Context, host string) error {
 		return nil
 	case err != nil:
 		// Nothing needs it.
-		c.Warnings = append(c.Warnings, spec.Problem{Path: "proxmox.hosts", Rule: fmt.Sprintf("its clock was not looked "+
-			"at: %v", err), Value: host})
+		c.Warnings = append(c.Warnings, spec.Problem{Path: "proxmox.hosts", Rule: fmt.Sprintf("its clock was not "+
+			"checked: %v", err), Value: host})
 
 		return nil
 	}
@@ -37,8 +37,8 @@ func (c Checker) checkClock(ctx context.Context, host string) error {
 
 	if off > clockSkew {
 		c.Warnings = append(c.Warnings, spec.Problem{
-			Path: "proxmox.hosts", Rule: fmt.Sprintf("has a clock that is %s %s this machine's: nodes may refuse certificates "+
-				"that are made here", off.Round(time.Minute), word),
+			Path: "proxmox.hosts", Rule: fmt.Sprintf("has a clock that is %s %s this machine's: nodes may reject "+
+				"certificates that are issued here", off.Round(time.Minute), word),
 			Value: host, Remedy: "correct the time of both ('chronyc tracking')",
 		})
 	}

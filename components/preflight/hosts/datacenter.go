@@ -67,8 +67,8 @@ func (c Checker) CheckFirewall(ctx context.Context) error {
 
 	on, err := c.Proxmox.FirewallOn(ctx)
 	if err != nil && !errors.Is(err, proxmoxapi.ErrRefused) {
-		c.Warnings = append(c.Warnings, spec.Problem{Path: "firewall.enabled", Rule: fmt.Sprintf("whether the firewall of "+
-			"the datacenter is on is unknown: %v", err)})
+		c.Warnings = append(c.Warnings, spec.Problem{Path: "firewall.enabled", Rule: fmt.Sprintf("could not "+
+			"determine whether the firewall of the datacenter is on: %v", err)})
 
 		return nil
 	}
@@ -77,7 +77,7 @@ func (c Checker) CheckFirewall(ctx context.Context) error {
 		c.Warnings = append(c.Warnings, spec.Problem{
 			Path: "firewall.enabled", Rule: "has no effect on Proxmox VE yet: the firewall of its datacenter is off",
 			Value:  "true",
-			Remedy: "see that you keep access to the hosts, then switch it on: Datacenter, Firewall, Options",
+			Remedy: "make sure that you keep access to the hosts, then switch it on: Datacenter, Firewall, Options",
 		})
 	}
 

@@ -42,7 +42,7 @@ func (s storageNeeds) warnings() (found spec.Problems) {
 
 		if need := s[key]; need.free < need.needed {
 			found.Add("proxmox.storage", fmt.Sprintf("has %d GiB free %s, and the disks of new nodes may grow to %d GiB",
-				need.free, where, need.needed), key.datastore, "see that there is room, or make disks smaller (diskGiB)")
+				need.free, where, need.needed), key.datastore, "make room, or make disks smaller (diskGiB)")
 		}
 	}
 
@@ -58,7 +58,7 @@ func (c Checker) checkDatastore(stores map[string]proxmoxapi.Store, host, name, 
 	case !store.Active:
 		c.Problems.Add(path, "is not active on host "+host, name, "switch it on there, or name another")
 	case !slices.Contains(store.Content, content):
-		c.Problems.Add(path, fmt.Sprintf("takes no %s on host %s", content, host),
+		c.Problems.Add(path, fmt.Sprintf("does not accept %s on host %s", content, host),
 			name+", which takes "+strings.Join(store.Content, ", "),
 			fmt.Sprintf("run 'pvesm set %s --content %s,%s', or name another datastore", name, strings.Join(store.Content, ","),
 				content))

@@ -68,7 +68,7 @@ func (c Checker) changesHostOfGPU(n plan.Node, mappings map[string][]proxmoxapi.
 	}
 
 	v := c.VMs[at]
-	remedy := "name the node in lifecycle.replace: its VM is made again on host " + n.Host
+	remedy := "name the node in lifecycle.replace: its VM is recreated on host " + n.Host
 	if c.Plan.Bootstrap == spec.BootstrapExternal {
 		remedy = "take the node out of its cluster and its pool, run 'pulumi up', and put it back into the pool"
 	}

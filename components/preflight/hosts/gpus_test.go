@@ -83,7 +83,7 @@ func TestGPUs(t *testing.T) {
 	})
 	require.NoError(t, s.CheckGPUs(t.Context()))
 	assert.EqualError(t, s.Problems.Err(), `the configuration has 1 problem:
-  - proxmox.hosts: does not answer, and new nodes are to be made on it (given: b); repair it, or take it out`)
+  - proxmox.hosts: does not answer, but new nodes are planned on it (given: b); repair it, or take it out`)
 }
 
 // gpuVMs have GPUs by resource mappings.

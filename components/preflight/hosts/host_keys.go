@@ -51,8 +51,8 @@ func (c Checker) CheckHostKeys(ctx context.Context) error {
 			c.Warnings = append(c.Warnings, spec.Problem{Path: path, Rule: fmt.Sprintf("was not compared: %v", err)})
 		case ssh.FingerprintSHA256(shown) != ssh.FingerprintSHA256(key):
 			c.Problems.Add(path, "is not the key that "+address+" shows: "+ssh.FingerprintSHA256(shown),
-				ssh.FingerprintSHA256(key), "find out whether another machine has the address. Where the host has new keys, "+
-					"compare with 'ssh-keygen -lf' on its own console, and state the new one")
+				ssh.FingerprintSHA256(key), "find out whether another machine has the address. If the host has new "+
+					"keys, compare with 'ssh-keygen -lf' on its own console, and set the new one")
 		}
 	}
 

@@ -46,7 +46,8 @@ func (c Checker) CheckHosts(ctx context.Context) error {
 			c.Problems.Add("proxmox.hosts", "not found in this Proxmox VE, which has the hosts "+strings.Join(names, ", "), name,
 				"correct the name; case matters")
 		case !hosts[at].Online:
-			c.Problems.Add("proxmox.hosts", "is offline, and new nodes are to be made on it", name, "start it, or take it out")
+			c.Problems.Add("proxmox.hosts", "is offline, but new nodes are planned on it", name, "start it, or "+
+				"take it out")
 		default:
 			c.checkCapacity(hosts[at], newNodes[name])
 
@@ -111,6 +112,6 @@ func (c Checker) checkHost(ctx context.Context, host string, newNodes []plan.Nod
 
 // reportUnreachableHost adds the problem of a host that is to have new nodes and does not answer.
 func (c Checker) reportUnreachableHost(host string) {
-	c.Problems.Add("proxmox.hosts", "does not answer, and new nodes are to be made on it", host,
+	c.Problems.Add("proxmox.hosts", "does not answer, but new nodes are planned on it", host,
 		"repair it, or take it out")
 }

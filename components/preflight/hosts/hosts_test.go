@@ -88,8 +88,8 @@ func TestHosts(t *testing.T) {
 	}, ManyHosts: preflighttest.ManyHosts{Silent: "pve"}})
 	require.EqualError(t, err, `the configuration has 3 problems:
   - proxmox.hosts: not found in this Proxmox VE, which has the hosts A, b, pve (given: a); correct the name; case matters
-  - proxmox.hosts: is offline, and new nodes are to be made on it (given: b); start it, or take it out
-  - proxmox.hosts: does not answer, and new nodes are to be made on it (given: pve); repair it, or take it out`)
+  - proxmox.hosts: is offline, but new nodes are planned on it (given: b); start it, or take it out
+  - proxmox.hosts: does not answer, but new nodes are planned on it (given: pve); repair it, or take it out`)
 
 	one := s
 	one.Proxmox.Hosts = s.Proxmox.Hosts[:1]
@@ -101,7 +101,7 @@ func TestHosts(t *testing.T) {
 		}}})
 	require.EqualError(t, err, `the configuration has 3 problems:
   - pools.control.disk.datastore: datastore not found on host a, or the credentials lack its privileges (given: tank); name another, or give the role Datastore.AllocateSpace and Datastore.Audit on it
-  - proxmox.storage.images: takes no iso on host a (given: nfs, which takes backup, vztmpl); run 'pvesm set nfs --content backup,vztmpl,iso', or name another datastore
+  - proxmox.storage.images: does not accept iso on host a (given: nfs, which takes backup, vztmpl); run 'pvesm set nfs --content backup,vztmpl,iso', or name another datastore
   - pools.control.nics: bridge not found on host a, or the credentials lack SDN.Use on it (given: vmbr0); name another, make it there, or give the role SDN.Use on it`)
 
 	off := map[string]proxmoxapi.Store{"tank": {Content: []string{"images"}}, "nfs": good["nfs"]}
@@ -126,14 +126,15 @@ func TestHosts(t *testing.T) {
 	require.NoError(t, c.CheckHosts(t.Context()))
 	assert.Equal(t, spec.Problems{
 		{
-			Path: "proxmox.hosts", Rule: "has 32768 MiB of memory; what is on it is promised 30000 MiB, and new nodes 12288 MiB",
+			Path: "proxmox.hosts", Rule: "has 32768 MiB of memory, but its guests are allocated 30000 MiB, and new " +
+				"nodes 12288 MiB",
 			Value:  "a",
-			Remedy: "see that not all of it is used at once, make nodes smaller, or place them elsewhere",
+			Remedy: "make sure that not all of it is used at once, make nodes smaller, or place them elsewhere",
 		},
 		{
 			Path: "proxmox.storage", Rule: "has 100 GiB free on host a, and the disks of new nodes may grow to 120 GiB",
 			Value:  "tank",
-			Remedy: "see that there is room, or make disks smaller (diskGiB)",
+			Remedy: "make room, or make disks smaller (diskGiB)",
 		},
 	}, c.Warnings)
 
@@ -144,7 +145,7 @@ func TestHosts(t *testing.T) {
 	assert.Contains(t, c.Warnings, spec.Problem{
 		Path: "proxmox.storage", Value: "tank",
 		Rule:   "has 100 GiB free for all hosts together, and the disks of new nodes may grow to 120 GiB",
-		Remedy: "see that there is room, or make disks smaller (diskGiB)",
+		Remedy: "make room, or make disks smaller (diskGiB)",
 	})
 
 	there := &lackingHosts{}

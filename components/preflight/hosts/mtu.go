@@ -23,8 +23,8 @@ func (c Checker) CheckMTU(n plan.Node, nic plan.Interface, host string, bridges 
 
 	switch has := bridges[at].MTU; {
 	case has == 0 && nic.MTU > usualMTU:
-		c.Warnings.Add(path, fmt.Sprintf("needs an MTU of bridge %s of host %s that is not smaller, or the VM does not "+
-			"start, and Proxmox VE does not tell it", nic.Bridge, host), mtu,
+		c.Warnings.Add(path, fmt.Sprintf("must not exceed the MTU of bridge %s of host %s, or the VM does not "+
+			"start, and Proxmox VE does not report that MTU", nic.Bridge, host), mtu,
 			"check it on that host ('ip link show "+nic.Bridge+"')")
 	case has != 0 && nic.MTU > has:
 		c.Problems.Add(path, fmt.Sprintf("must have an MTU of at most %d, that of bridge %s of host %s: a VM with a larger "+

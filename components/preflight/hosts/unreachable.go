@@ -45,7 +45,8 @@ func (c Checker) CheckUnreachableHosts(ctx context.Context) error {
 			Path: "proxmox.hosts", Value: name,
 			Rule: fmt.Sprintf("%s: the state of the VMs of %s is unknown, and none of them can be changed or deleted", rule,
 				strings.Join(nodes, ", ")),
-			Remedy: "start it, or check its daemons ('systemctl status pveproxy pvedaemon'); what is elsewhere can be changed",
+			Remedy: "start it, or check its daemons ('systemctl status pveproxy pvedaemon'); nodes on other hosts " +
+				"can be changed",
 		})
 	}
 

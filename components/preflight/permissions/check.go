@@ -35,8 +35,9 @@ func (c *Checker) Check(ctx context.Context) error {
 	}
 
 	if c.ReadOnly = c.Preview && onlyAudits(held); c.ReadOnly {
-		c.Warnings = append(c.Warnings, spec.Problem{Path: "proxmox", Rule: "the credentials may only read, which is " +
-			"enough for this preview: whether those of the update have the privileges that it needs was not checked"})
+		c.Warnings = append(c.Warnings, spec.Problem{Path: "proxmox", Rule: "the credentials are read-only, which " +
+			"is enough for this preview: whether the credentials of the update have the required privileges was " +
+			"not checked"})
 
 		return nil
 	}
@@ -57,7 +58,7 @@ func (c *Checker) Check(ctx context.Context) error {
 
 			switch {
 			case there:
-				problem.Rule += ", which nodes that are there may need"
+				problem.Rule += ", which existing nodes may need"
 				c.Warnings = append(c.Warnings, problem)
 			case m.Optional:
 				c.Warnings = append(c.Warnings, problem)

@@ -71,7 +71,7 @@ func TestMissing(t *testing.T) {
 	memory := lacking("VM.Config.Memory", "VM.Allocate")
 	assert.EqualError(t, memory.Check(n, []string{"memory", "started"}, 0), `the configuration has 1 problem:
   - proxmox: the credentials lack VM.Config.Memory on /vms/401, to configure VMs, which the change of c-control-1 needs (memory, started); `+
-		`run 'pveum role modify TalosProxmox -append -privs VM.Config.Memory', with the name of the role, and see that they have it on that path`)
+		`run 'pveum role modify TalosProxmox -append -privs VM.Config.Memory', with the name of the role, and make sure that the credentials have the role on that path`)
 	assert.NoError(t, memory.Check(n, []string{"cpu", "tags"}, 0))
 	assert.NoError(t, memory.Check(plan.Node{Name: "another"}, []string{"memory"}, 0))
 	assert.Error(t, lacking("VM.PowerMgmt").Check(n, []string{"cpu", "started"}, 0), "a restart")
@@ -91,7 +91,7 @@ func TestReadOnly(t *testing.T) {
 		preview          bool
 		problem, warning string
 	}{
-		"preview":             {held: "VM.Audit Sys.Audit", preview: true, warning: "the credentials may only read"},
+		"preview":             {held: "VM.Audit Sys.Audit", preview: true, warning: "the credentials are read-only"},
 		"update":              {held: "VM.Audit Sys.Audit", problem: "the credentials lack VM.Allocate"},
 		"more than it":        {held: "VM.Audit VM.Console", preview: true, problem: "the credentials lack VM.Allocate"},
 		"nothing to see with": {preview: true, problem: "the credentials lack VM.Audit"},

@@ -46,7 +46,7 @@ func (m missing) problem(major int) spec.Problem {
 	return spec.Problem{
 		Path: "proxmox", Rule: fmt.Sprintf("the credentials lack %s on %s, %s", strings.Join(names, " or "),
 			checks.UpTo(m.paths, 3), m.For),
-		Remedy: fmt.Sprintf("run 'pveum role modify TalosProxmox -append -privs %s', with the name of the role, and see "+
-			"that they have it on that path", names[0]),
+		Remedy: fmt.Sprintf("run 'pveum role modify TalosProxmox -append -privs %s', with the name of the role, "+
+			"and make sure that the credentials have the role on that path", names[0]),
 	}
 }

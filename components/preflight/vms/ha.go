@@ -64,8 +64,9 @@ func (c *Checker) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule,
 	if name := harules.RuleOf(n); n.HAGroup != "" {
 		group, there := rule(name)
 		if !there {
-			c.Problems.Add(key+"Group", "is a group of Proxmox VE 8: this one has rules, and none called "+name, n.HAGroup,
-				"state ha.hosts in its place")
+			c.Problems.Add(key+"Group", "is a group of Proxmox VE 8: this version has rules instead, and no rule "+
+				"is called "+name, n.HAGroup,
+				"set ha.hosts instead")
 
 			return
 		}
@@ -84,7 +85,8 @@ func (c *Checker) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule,
 
 		switch {
 		case there && is.Comment != wanted.Comment && len(wanted.Resources) > 0:
-			c.Warnings.Add(key, "needs the rule "+wanted.Name+", which is not of this cluster and is left alone", is.Comment,
+			c.Warnings.Add(key, "needs the rule "+wanted.Name+", which does not belong to this cluster and is not "+
+				"changed", is.Comment,
 				"rename or remove it")
 		case there && is.Comment == wanted.Comment && !harules.SameRule(c.withoutLeaving(is, wanted), wanted),
 			!there && len(wanted.Resources) > 0:
@@ -130,8 +132,8 @@ func (c *Checker) markHA(pool plan.PlannedPool, comments map[string]string, diff
 	}
 
 	c.HAMarks[pool.Nodes[marked].Name]++
-	c.Warnings.Add("pools."+pool.Name+".ha", "the rules of high availability are not as they were set: this update sets "+
-		"them again", strings.Join(differ, ", "), "")
+	c.Warnings.Add("pools."+pool.Name+".ha", "the rules of high availability differ from the configuration: this "+
+		"update sets them again", strings.Join(differ, ", "), "")
 }
 
 // checkLastOfRules refuses to take the last VMs out of a rule that belongs to others: Proxmox VE has no rule without
@@ -161,8 +163,9 @@ func (c *Checker) checkLastOfRules(rules []proxmoxapi.HARule) {
 		}
 
 		key := map[bool]string{false: ".ha", true: ".haGroup"}[leaves[0].HAGroup != ""]
-		c.Problems.Add("pools."+leaves[0].Pool+key, fmt.Sprintf("the rule %s of high availability places the VMs already, "+
-			"has no others, and is not of this cluster: Proxmox VE has a VM in one such rule only", rule.Name),
+		c.Problems.Add("pools."+leaves[0].Pool+key, fmt.Sprintf("the rule %s of high availability already places "+
+			"these VMs and no others, and does not belong to this cluster: Proxmox VE allows a VM in only one such "+
+			"rule", rule.Name),
 			strings.Join(names, ", "), harules.RemoveRule(rule.Name))
 	}
 }

@@ -62,9 +62,11 @@ func TestHARulesHeal(t *testing.T) {
 	racks := proxmoxapi.HARule{Name: "ha-group-racks", Kind: proxmoxapi.HANodes, Resources: append([]string{"vm:9"}, both...)}
 
 	const (
-		again = "pools.w.ha: the rules of high availability are not as they were set: this update sets them again (given: "
-		last  = "the rule ha-group-racks of high availability places the VMs already, has no others, and is not of this " +
-			"cluster: Proxmox VE has a VM in one such rule only (given: c-w-1, c-w-2); run 'ha-manager rules remove " +
+		again = "pools.w.ha: the rules of high availability differ from the configuration: this update sets them " +
+			"again (given: "
+		last = "the rule ha-group-racks of high availability already places these VMs and no others, and does not " +
+			"belong to this cluster: Proxmox VE allows a VM in only one such rule (given: c-w-1, c-w-2); run " +
+			"'ha-manager rules remove " +
 			"ha-group-racks' on a host, then 'pulumi up' again"
 	)
 
@@ -111,12 +113,14 @@ func TestHARulesHeal(t *testing.T) {
 		},
 		"of others": {
 			pool: placed, rules: change(ours, func(r *proxmoxapi.HARule) { r.Comment = "mine" }),
-			warn: "pools.w.ha: needs the rule c-w, which is not of this cluster and is left alone (given: mine); rename or " +
+			warn: "pools.w.ha: needs the rule c-w, which does not belong to this cluster and is not changed " +
+				"(given: mine); rename or " +
 				"remove it",
 		},
-		"in its group":  {pool: grouped, rules: []proxmoxapi.HARule{racks}},
-		"not in it":     {pool: grouped, rules: change(racks, func(r *proxmoxapi.HARule) { r.Resources = both[:1] }), mark: 1, warn: again + "ha-group-racks)"},
-		"no such group": {pool: grouped, problem: "pools.w.haGroup: is a group of Proxmox VE 8: this one has rules, and none called ha-group-racks (given: racks); state ha.hosts in its place"},
+		"in its group": {pool: grouped, rules: []proxmoxapi.HARule{racks}},
+		"not in it":    {pool: grouped, rules: change(racks, func(r *proxmoxapi.HARule) { r.Resources = both[:1] }), mark: 1, warn: again + "ha-group-racks)"},
+		"no such group": {pool: grouped, problem: "pools.w.haGroup: is a group of Proxmox VE 8: this version has " +
+			"rules instead, and no rule is called ha-group-racks (given: racks); set ha.hosts instead"},
 		"leave a group": {
 			pool: placed, rules: []proxmoxapi.HARule{racks}, comments: func(plan.Node) string { return "" },
 		},

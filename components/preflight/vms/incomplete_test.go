@@ -100,8 +100,9 @@ func TestWithoutSettings(t *testing.T) {
 	assert.Empty(t, problems(given, "c;talos"), "as it was to be")
 	assert.Empty(t, problems(given, ""), "it lost its tags")
 	assert.Empty(t, problems(made, "c;talos"), "a copy of the node")
-	assert.Equal(t, []string{fmt.Sprintf("pools.%s: VM %d on host a is a copy of a template without its settings, which "+
-		"Proxmox VE, or a proxy in its place, accepted and did not apply (given: %s); nothing was set up on it: delete it ('qm "+
+	assert.Equal(t, []string{fmt.Sprintf("pools.%s: VM %d on host a is a copy of a template without its settings, "+
+		"which Proxmox VE, or a proxy in its place, accepted but did not apply (given: %s); nothing was set up on "+
+		"it: delete it ('qm "+
 		"stop %d', 'qm destroy %d --purge' on host a), then run 'pulumi up --refresh'",
 		n.Pool, n.VMID, n.Name, n.VMID, n.VMID)}, problems(made, ""))
 }

@@ -59,7 +59,7 @@ func (c *Checker) CheckISODrives(ctx context.Context) error {
 			c.Problems.Add("placement.rebalance",
 				fmt.Sprintf("%s cannot move from host %s to %s: %s in drive %s is a file of host %s",
 					n.Name, v.Host, n.Host, config.CDROMs[n.CDROM], n.CDROM, v.Host), "true",
-				fmt.Sprintf("when the node has installed, run %s on host %s; or unset it", command, v.Host))
+				fmt.Sprintf("when Talos is installed on the node, run %s on host %s; or unset it", command, v.Host))
 
 			continue
 		}
@@ -80,7 +80,8 @@ func (c *Checker) CheckISODrives(ctx context.Context) error {
 
 		c.Warnings = append(c.Warnings, spec.Problem{
 			Path: "cluster.bootstrap", Rule: rule, Value: string(spec.BootstrapExternal),
-			Remedy: "when their nodes have installed, run " + strings.Join(commands[host], ", ") + " on that host",
+			Remedy: "when Talos is installed on their nodes, run " + strings.Join(commands[host], ", ") + " on " +
+				"that host",
 		})
 	}
 

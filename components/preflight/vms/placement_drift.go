@@ -18,7 +18,7 @@ func (c *Checker) WarnPlacementDrift() {
 
 	for _, n := range c.Plan.Nodes() {
 		if v, there := at[n.VMID]; there && v.Name == n.Name && v.Host != n.Host {
-			c.Warnings.Add("placement", n.Name+" is on host "+v.Host+", the plan would make it on "+n.Host,
+			c.Warnings.Add("placement", n.Name+" is on host "+v.Host+", but the plan would create it on "+n.Host,
 				"rebalance: false", "it stays there; set placement.rebalance to move it by migration")
 		}
 	}

@@ -28,7 +28,8 @@ func TestPlacementDrift(t *testing.T) {
 	c.WarnPlacementDrift()
 
 	want := spec.Problems{{
-		Path: "placement", Rule: "c-worker-1 is on host b, the plan would make it on a", Value: "rebalance: false",
+		Path: "placement", Rule: "c-worker-1 is on host b, but the plan would create it on a", Value: "rebalance: " +
+			"false",
 		Remedy: "it stays there; set placement.rebalance to move it by migration",
 	}}
 	if diff := cmp.Diff(want, c.Warnings); diff != "" {

@@ -27,7 +27,7 @@ func (c *Checker) CheckRemovals(ctx context.Context) error {
 		if v.Silent {
 			// What the hook of its deletion says in a preview comes after the program has ended.
 			c.Warnings = append(c.Warnings, spec.Problem{
-				Path: "pools", Rule: v.Label() + " leaves the cluster, and cannot be deleted before its host answers",
+				Path: "pools", Rule: v.Label() + " leaves the cluster, but cannot be deleted until its host answers",
 				Value: v.Host, Remedy: "start the host",
 			})
 		}
@@ -35,8 +35,8 @@ func (c *Checker) CheckRemovals(ctx context.Context) error {
 		// On a host that does not answer, nothing is known.
 		if vm, err := c.Proxmox.Config(ctx, v); err == nil && vm.Protection {
 			c.Problems.Add("pools", "a VM that is protected is not removed, and its node must not leave the cluster before it",
-				fmt.Sprintf("%s, VMID %d on host %s", v.Label(), v.ID, v.Host), "put it back with protection: false for its "+
-					"pool, run 'pulumi up', then take it out")
+				fmt.Sprintf("%s, VMID %d on host %s", v.Label(), v.ID, v.Host), "put the node back with "+
+					"protection: false for its pool, run 'pulumi up', then remove it")
 		}
 	}
 
@@ -61,9 +61,9 @@ func nameInUse(others []proxmoxapi.VM, p *plan.Plan, absent map[int]bool) *spec.
 	return &spec.Problem{
 		Path: "cluster.name", Value: p.Cluster,
 		Rule: fmt.Sprintf("is in use on this Proxmox VE by VM %d (%s on host %s), which is not in this stack's "+
-			"configuration, while none of its nodes is there", v.ID, v.Label(),
+			"configuration, while none of the nodes of this stack exists", v.ID, v.Label(),
 			v.Host),
-		Remedy: "choose another name; or, if that VM is of this stack, put its VMIDs back",
+		Remedy: "choose another name; or, if that VM belongs to this stack, put its VMIDs back",
 	}
 }
 
@@ -83,9 +83,9 @@ func removalProblems(gone []proxmoxapi.VM, p *plan.Plan) spec.Problems {
 	}
 
 	if p.Teardown && len(all) > 0 {
-		problems.Add("lifecycle.teardown", "lets go of every node, so no single one can be removed meanwhile",
+		problems.Add("lifecycle.teardown", "removes every node, so a single node cannot be removed at the same time",
 			strings.Join(all, "; "),
-			"put it back, or set teardown to false until it is gone")
+			"put the node back, or set teardown to false until it is removed")
 	}
 
 	if len(controls) == 0 {

@@ -71,7 +71,7 @@ func TestRemovals(t *testing.T) {
 		{2, planned(2, moved), ""},
 		{3, planned(1), "pools: 1 of 3 control planes would stay, and etcd needs 2 of them: nothing is removed (given: " +
 			"without c-control-2, c-control-3); " +
-			"remove 1 at most at once"},
+			"remove at most 1 at a time"},
 		{2, planned(1), "pools: 1 of 2 control planes would stay, and etcd needs 2 of them: nothing is removed (given: " +
 			"without c-control-2); " +
 			"add a control plane first"},
@@ -79,9 +79,10 @@ func TestRemovals(t *testing.T) {
 			"counting it " +
 			"(given: c-control-3); put it back; or take it out of etcd, delete its VM, and run 'pulumi refresh'"},
 		{3, planned(3, teardown), ""},
-		{3, planned(3, teardown, noWorker), "lifecycle.teardown: lets go of every node, so no single one can be removed " +
-			"meanwhile " +
-			"(given: c-worker-1, VMID 501 on host pve); put it back, or set teardown to false until it is gone"},
+		{3, planned(3, teardown, noWorker), "lifecycle.teardown: removes every node, so a single node cannot be " +
+			"removed at the same time " +
+			"(given: c-worker-1, VMID 501 on host pve); put the node back, or set teardown to false until it is " +
+			"removed"},
 	} {
 		gone := (&checks.Checker{Plan: c.to, VMs: made(c.from)}).UnplannedVMs()
 		found := removalProblems(gone, c.to)
@@ -106,7 +107,7 @@ func TestProtectedStays(t *testing.T) {
 	assert.EqualError(t, s.Problems.Err(), "the configuration has 1 problem:\n"+
 		"  - pools: a VM that is protected is not removed, and its node must not leave the cluster before it (given: "+
 		"c-worker-1, VMID 501 on host pve); "+
-		"put it back with protection: false for its pool, run 'pulumi up', then take it out")
+		"put the node back with protection: false for its pool, run 'pulumi up', then remove it")
 }
 
 // protectedVMs protects each VM.
@@ -126,9 +127,9 @@ func TestNameInUse(t *testing.T) {
 
 	problem := nameInUse([]proxmoxapi.VM{worker, other}, p, none)
 	require.NotNil(t, problem)
-	assert.Equal(t, "cluster.name: is in use on this Proxmox VE by VM 1000 (c-control-1 on host pve3), which is not in "+
-		"this stack's configuration, while none of its nodes is there "+
-		"(given: c); choose another name; or, if that VM is of this stack, put its VMIDs back", problem.String())
+	assert.Equal(t, "cluster.name: is in use on this Proxmox VE by VM 1000 (c-control-1 on host pve3), which is "+
+		"not in this stack's configuration, while none of the nodes of this stack exists "+
+		"(given: c); choose another name; or, if that VM belongs to this stack, put its VMIDs back", problem.String())
 
 	assert.Nil(t, nameInUse([]proxmoxapi.VM{worker}, p, none), "no control plane")
 	assert.Nil(t, nameInUse([]proxmoxapi.VM{other}, p, map[int]bool{401: true}), "a node is there")

@@ -79,8 +79,9 @@ func (c *Checker) CheckStates(ctx context.Context) error {
 func (c *Checker) warnUnits() {
 	for _, units := range slices.Sorted(maps.Keys(c.unstatedUnits)) {
 		c.Warnings = append(c.Warnings, spec.Problem{
-			Path: "defaults.cpuUnits", Rule: fmt.Sprintf("is not stated, and a CPU weight of %d in place of %d, that of "+
-				"new VMs, have: %s", units, proxmoxapi.DefaultCPUUnits, checks.UpTo(c.unstatedUnits[units], 3)),
+			Path: "defaults.cpuUnits", Rule: fmt.Sprintf("is not set, and these VMs have a CPU weight of %d "+
+				"instead of %d, the weight of new VMs: %s", units, proxmoxapi.DefaultCPUUnits,
+				checks.UpTo(c.unstatedUnits[units], 3)),
 			Remedy: fmt.Sprintf("state %d to change it while they run, or %d to keep it and give it to new VMs, too",
 				proxmoxapi.DefaultCPUUnits, units),
 		})
@@ -95,8 +96,8 @@ func (c *Checker) warnUnreadable(n plan.Node, err error) error {
 	}
 
 	c.Warnings = append(c.Warnings, spec.Problem{
-		Path: "pools." + n.Pool, Rule: fmt.Sprintf("what waits for the restart of VM %d, and whether its disks are as "+
-			"large as stated, is not known: %v", n.VMID, err),
+		Path: "pools." + n.Pool, Rule: fmt.Sprintf("could not determine which settings wait for the restart of VM "+
+			"%d, and whether its disks have the configured sizes: %v", n.VMID, err),
 		Value: n.Name, Remedy: "run 'pulumi up' again when its host answers",
 	})
 
@@ -154,7 +155,8 @@ func (c *Checker) checkState(ctx context.Context, n plan.Node, v proxmoxapi.VM, 
 		c.Warnings = append(c.Warnings, spec.Problem{
 			Path: "pools." + n.Pool, Rule: fmt.Sprintf("settings of VM %d on host %s wait for its restart: %s", v.ID, v.Host,
 				strings.Join(foreign, ", ")), Value: n.Name,
-			Remedy: fmt.Sprintf("restart the node when it suits, or take them back there ('qm set %d --revert %s'); an update "+
+			Remedy: fmt.Sprintf("restart the node when convenient, or revert them there ('qm set %d --revert %s'); "+
+				"an update "+
 				"that restarts the node applies them", v.ID,
 				strings.Join(foreign, ",")),
 		})

@@ -57,9 +57,9 @@ func TestMark(t *testing.T) {
 	foreign, warned := look(proxmoxapi.Settings{Current: weight, Pending: map[string]string{"cores": "8", "vga": ""}})
 	assert.Zero(t, foreign.Mark)
 	require.Len(t, warned, 1)
-	assert.Equal(t, "pools.p: settings of VM 401 on host pve wait for its restart: cores, vga (given: a); restart the "+
-		"node when it suits, or take them back there "+
-		"('qm set 401 --revert cores,vga'); an update that restarts the node applies them", warned[0].String())
+	assert.Equal(t, "pools.p: settings of VM 401 on host pve wait for its restart: cores, vga (given: a); restart "+
+		"the node when convenient, or revert them there ('qm set 401 --revert cores,vga'); an update that restarts "+
+		"the node applies them", warned[0].String())
 }
 
 // TestWarnUnits: VMs keep the CPU weight that they have where none is stated, and the operator learns of it.
@@ -74,7 +74,8 @@ func TestWarnUnits(t *testing.T) {
 
 	s.warnUnits()
 	require.Len(t, s.Warnings, 1)
-	assert.Equal(t, "defaults.cpuUnits: is not stated, and a CPU weight of 1024 in place of 100, that of new VMs, have: a; "+
+	assert.Equal(t, "defaults.cpuUnits: is not set, and these VMs have a CPU weight of 1024 instead of 100, the "+
+		"weight of new VMs: a; "+
 		"state 100 to change it while they run, or 1024 to keep it and give it to new VMs, too", s.Warnings[0].String())
 }
 

@@ -29,7 +29,8 @@ func (c *Checker) CheckTags(context.Context) error {
 
 			v := c.VMs[at]
 			c.Problems.Add("pools."+pool.Name+".tags", fmt.Sprintf("must not hold the name of another cluster on this Proxmox "+
-				"VE, which would take the nodes for its own: %s (VMID %d on host %s) is of cluster %s", v.Label(), v.ID, v.Host,
+				"VE, which would treat the nodes as its own: %s (VMID %d on host %s) belongs to cluster %s", v.Label(),
+				v.ID, v.Host,
 				tag), tag, "choose another tag (pools."+pool.Name+".tags, defaults.tags)")
 		}
 	}

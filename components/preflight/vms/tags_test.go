@@ -13,8 +13,9 @@ import (
 // TestTagsOfOtherClusters: a tag that is the name of another cluster is refused, and one that several clusters share is
 // not.
 func TestTagsOfOtherClusters(t *testing.T) {
-	const refused = "pools.control.tags: must not hold the name of another cluster on this Proxmox VE, which would take " +
-		"the nodes for its own: home-worker-1 (VMID 701 on host pve) is of cluster home (given: home); choose another tag " +
+	const refused = "pools.control.tags: must not hold the name of another cluster on this Proxmox VE, which would " +
+		"treat the nodes as its own: home-worker-1 (VMID 701 on host pve) belongs to cluster home (given: home); " +
+		"choose another tag " +
 		"(pools.control.tags, defaults.tags)"
 
 	for name, c := range map[string]struct {

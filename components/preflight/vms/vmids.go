@@ -138,8 +138,9 @@ func (c *Checker) CheckIdentities(ctx context.Context) error {
 					defer mu.Unlock()
 
 					c.Warnings = append(c.Warnings, spec.Problem{
-						Path: "proxmox.hosts", Rule: fmt.Sprintf("which VM has VMID %d on host %s is not known: %v", v.ID, v.Host, err),
-						Remedy: "bring that host back: until it is known, the VM is not changed",
+						Path: "proxmox.hosts", Rule: fmt.Sprintf("could not determine which VM has VMID %d on host "+
+							"%s: %v", v.ID, v.Host, err),
+						Remedy: "bring that host back: the VM is not changed until then",
 					})
 
 					return nil

@@ -78,13 +78,13 @@ func (c *Checker) checkMoves(ctx context.Context, nodes []plan.Node, vms []proxm
 		slices.Sort(remaining)
 		slices.Sort(follow)
 
-		rule := fmt.Sprintf("moves %s from host %s to %s, and disks that are not its own are attached to it", n.Name,
+		rule := fmt.Sprintf("moves %s from host %s to %s, but disks that do not belong to it are attached", n.Name,
 			vms[i].Host, n.Host)
 
 		if len(remaining) > 0 {
 			c.Problems.Add("placement.rebalance", rule+": Proxmox VE does not migrate local ones", strings.Join(remaining, ", "),
-				"drain the node first, so that Proxmox CSI detaches them, and let its pods go on elsewhere; or leave rebalance "+
-					"out")
+				"drain the node first, so that Proxmox CSI detaches them and its pods run elsewhere; or leave "+
+					"rebalance out")
 		}
 
 		if len(follow) > 0 {

@@ -40,12 +40,12 @@ func TestMoves(t *testing.T) {
 			continue
 		}
 
-		const rule = "moves moves from host a to b, and disks that are not its own are attached to it: "
+		const rule = "moves moves from host a to b, but disks that do not belong to it are attached: "
 
 		assert.Equal(t, spec.Problems{{
 			Path: "placement.rebalance", Rule: rule + "Proxmox VE does not migrate local ones",
 			Value: "scsi1 local-lvm:vm-9999-pvc-1, scsi2 local-lvm:vm-9999-pvc-2",
-			Remedy: "drain the node first, so that Proxmox CSI detaches them, and let its pods go on elsewhere; or leave " +
+			Remedy: "drain the node first, so that Proxmox CSI detaches them and its pods run elsewhere; or leave " +
 				"rebalance out",
 		}}, c.Problems)
 		assert.Equal(t, spec.Problems{{

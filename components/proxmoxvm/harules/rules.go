@@ -55,7 +55,7 @@ func (h *Rules) Apply(ctx context.Context, args *pulumi.ResourceHookArgs) error 
 
 	_, n, there := vmidentity.NodeByVMID(h.Plan, vmid)
 	if !there {
-		return fmt.Errorf("VM %d is none of the plan: its rules of high availability are left alone", vmid)
+		return fmt.Errorf("VM %d is not in the plan: its high-availability rules are not changed", vmid)
 	}
 
 	// Rules are read, changed and written, and nodes are made side by side.
@@ -183,7 +183,8 @@ func (h *Rules) leaveOthers(ctx context.Context, n plan.Node, but string, vms []
 
 			err = h.Proxmox.DeleteHARule(ctx, rule.Name)
 		default:
-			err = fmt.Errorf("%s: no rule of high availability is without VMs, and this one is not of this cluster: %s",
+			err = fmt.Errorf("%s: a rule of high availability cannot be without VMs, and this rule does not belong "+
+				"to this cluster: %s",
 				strings.Join(vms, ", "), RemoveRule(rule.Name))
 		}
 
@@ -223,8 +224,8 @@ func (h *Rules) checkOurs(ctx context.Context, n plan.Node, is, wanted proxmoxap
 	}
 
 	if len(others) > 0 || is.Comment != wanted.Comment || is.Kind != wanted.Kind {
-		return fmt.Errorf("the rule %s of high availability is not of this cluster (comment %q, VMs %s): it is left alone; "+
-			"rename or remove it", is.Name, is.Comment, strings.Join(is.Resources, ", "))
+		return fmt.Errorf("the rule %s of high availability does not belong to this cluster (comment %q, VMs %s): "+
+			"it is not changed; rename or remove it", is.Name, is.Comment, strings.Join(is.Resources, ", "))
 	}
 
 	return nil

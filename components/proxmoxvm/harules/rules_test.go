@@ -93,18 +93,21 @@ func TestHARules(t *testing.T) {
 		"as it is to be":      {node: placed, rules: []proxmoxapi.HARule{ours}},
 		"other hosts":         {node: placed, rules: []proxmoxapi.HARule{moved}, set: []proxmoxapi.HARule{ours}},
 		"not stated any more": {node: free, rules: []proxmoxapi.HARule{ours}, deleted: []string{"c-w"}},
-		"of others":           {node: placed, rules: []proxmoxapi.HARule{theirs}, want: "is not of this cluster"},
-		"with another VM":     {node: placed, rules: []proxmoxapi.HARule{foreign}, want: "is not of this cluster"},
-		"of a group":          {node: grouped, rules: []proxmoxapi.HARule{group}, set: []proxmoxapi.HARule{joined}},
-		"in its group":        {node: grouped, rules: []proxmoxapi.HARule{joined}},
-		"no such group":       {node: grouped, want: "there is no rule ha-group-racks"},
+		"of others": {node: placed, rules: []proxmoxapi.HARule{theirs}, want: "does not belong to this " +
+			"cluster"},
+		"with another VM": {node: placed, rules: []proxmoxapi.HARule{foreign}, want: "does not belong to this " +
+			"cluster"},
+		"of a group":    {node: grouped, rules: []proxmoxapi.HARule{group}, set: []proxmoxapi.HARule{joined}},
+		"in its group":  {node: grouped, rules: []proxmoxapi.HARule{joined}},
+		"no such group": {node: grouped, want: "there is no rule ha-group-racks"},
 		"leaves a group": {
 			node: placed, rules: []proxmoxapi.HARule{crowded}, set: []proxmoxapi.HARule{group, fresh},
 		},
 		"the last of a group": {
 			node: placed, rules: []proxmoxapi.HARule{last},
-			want: "rule ha-group-racks of high availability: vm:401: no rule of high availability is without VMs, and this one " +
-				"is not of this cluster: run 'ha-manager rules remove ha-group-racks' on a host, then 'pulumi up' again",
+			want: "rule ha-group-racks of high availability: vm:401: a rule of high availability cannot be without " +
+				"VMs, and this rule does not belong to this cluster: run 'ha-manager rules remove ha-group-racks' " +
+				"on a host, then 'pulumi up' again",
 		},
 		"a group that is off": {node: placed, rules: []proxmoxapi.HARule{disabled}, set: []proxmoxapi.HARule{fresh}},
 		"leaves a former pool": {
@@ -190,6 +193,7 @@ func TestRuleChangedMeanwhile(t *testing.T) {
 		then:  []proxmoxapi.HARule{rule("racks", "b", "vm:9"), rule("c-w", "b", "vm:7001")},
 	}
 	h = &Rules{Plan: p, Proxmox: taken, Progress: func(string) {}}
-	require.ErrorContains(t, h.set(t.Context(), n, wanted, comments), "the rule c-w of high availability is not of this cluster")
+	require.ErrorContains(t, h.set(t.Context(), n, wanted, comments), "the rule c-w of high availability does not "+
+		"belong to this cluster")
 	assert.Empty(t, taken.set)
 }

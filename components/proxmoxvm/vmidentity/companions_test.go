@@ -42,7 +42,8 @@ func TestCheckCompanion(t *testing.T) {
 		},
 		"a state that is not known": {
 			uuid: ours, tags: OwnerTags(p), unread: true,
-			want: "so nothing is done to it: which VM the state has is not known: the state was not read within 1ms; run " +
+			want: "so nothing is done to it: could not determine which VM the state has: the state was not read " +
+				"within 1ms; run " +
 				"the command again once its host answers",
 		},
 	} {
@@ -85,7 +86,8 @@ func TestDeleteOfMovedVM(t *testing.T) {
 
 	for host, want := range map[string]string{
 		"pve": "",
-		"pve2": "VM 502 (moved) is on host pve, and the state has it on pve2: it was migrated since. It is not deleted: run " +
+		"pve2": "VM 502 (moved) is on host pve, but the state has it on pve2: it was migrated since. It is not " +
+			"deleted: run " +
 			"the same command again with --refresh",
 	} {
 		require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {

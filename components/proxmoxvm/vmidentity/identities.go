@@ -91,8 +91,8 @@ func (i *Identities) CheckCreated(ctx context.Context, args *pulumi.ResourceHook
 		return nil
 	}
 
-	err := fmt.Errorf("%s: another VM got the VMID while this run was about to make %s, and the provider took that for "+
-		"its own. Nothing else is done to it. %s", c.Why, m.Name, forget(args.URN))
+	err := fmt.Errorf("%s: another VM took the VMID while this run was about to create %s, and the provider "+
+		"treated that VM as its own. Nothing else is done to that VM. %s", c.Why, m.Name, forget(args.URN))
 	if c.Bare.ID != 0 {
 		err = fmt.Errorf("%s; %s", c.Why, DeleteBare(c.Bare))
 	}
@@ -138,8 +138,8 @@ func checkHost(m Machine, is, was string) error {
 		return nil
 	}
 
-	return fmt.Errorf("VM %d (%s) is on host %s, and the state has it on %s: it was migrated since. It is not deleted: "+
-		"run the same command again with --refresh", m.VMID, m.Name, is, was)
+	return fmt.Errorf("VM %d (%s) is on host %s, but the state has it on %s: it was migrated since. It is not "+
+		"deleted: run the same command again with --refresh", m.VMID, m.Name, is, was)
 }
 
 // check asks Proxmox VE about a VM of the state, and says why it is left alone.
@@ -181,12 +181,14 @@ func (i *Identities) evaluate(m Machine, c Comparison, urn pulumi.URN) error {
 	case c.Verdict == VerdictUnknown && i.ctx.DryRun():
 		// Where the program has ended already, no warning is shown: what leaves is deleted after it.
 		if i.firstWarning(m.VMID) {
-			_ = i.ctx.Log.Warn(fmt.Sprintf("whether VMID %d is still %s is not known: %s", m.VMID, m.Name, c.Why), nil)
+			_ = i.ctx.Log.Warn(fmt.Sprintf("could not determine whether VMID %d is still %s: %s", m.VMID, m.Name,
+				c.Why), nil)
 		}
 
 		return nil
 	case c.Verdict == VerdictUnknown:
-		return fmt.Errorf("whether VMID %d is still %s is not known, so nothing is done to it: %s; run the command again "+
+		return fmt.Errorf("could not determine whether VMID %d is still %s, so nothing is done to it: %s; run the "+
+			"command again "+
 			"once its host answers", m.VMID, m.Name, c.Why)
 	default:
 		return nil
@@ -206,14 +208,16 @@ func (i *Identities) firstWarning(vmid int) bool {
 
 // forget is what to do about a VM that another has taken the VMID of.
 func forget(urn pulumi.URN) string {
-	return fmt.Sprintf("Give that VM another VMID and run 'pulumi up --refresh'; or have the state forget ours ('pulumi "+
+	return fmt.Sprintf("Give that VM another VMID and run 'pulumi up --refresh'; or remove the node's VM from the "+
+		"state ('pulumi "+
 		"state delete "+
 		"--target-dependents '%s'', see recovery.md) and choose other VMIDs", urn)
 }
 
 // deleteUnused is what to do about a VM that is off and has never run.
 func deleteUnused(v proxmoxapi.VM) string {
-	return fmt.Sprintf("A run was cut off while it made it, and nothing is on it: delete it ('qm destroy %d --purge' on "+
+	return fmt.Sprintf("A run was interrupted while it created the VM, and the VM holds no data: delete it ('qm "+
+		"destroy %d --purge' on "+
 		"host %s), then run 'pulumi up --refresh'", v.ID, v.Host)
 }
 
@@ -224,9 +228,10 @@ func deleteSuccessor(p *plan.Plan, f Found) string {
 		return deleteUnused(f.VM)
 	}
 
-	return fmt.Sprintf("It was made for this node after what the state knows: by a run that was cut off, with another "+
-		"copy of the state, or before the state was restored. Run 'pulumi up --refresh', which takes it in. If that says "+
-		"the same, and the VM is not a node of the cluster ('kubectl get nodes'), delete it ('qm stop %d', 'qm destroy %d "+
+	return fmt.Sprintf("It was created for this node after the state was written: by a run that was interrupted, "+
+		"with another copy of the state, or before the state was restored. Run 'pulumi up --refresh', which adds "+
+		"it to the state. If that fails with the same message, and the VM is not a node of the cluster ('kubectl "+
+		"get nodes'), delete it ('qm stop %d', 'qm destroy %d "+
 		"--purge' on host %s), then run 'pulumi up --refresh' again", f.VM.ID, f.VM.ID, f.VM.Host)
 }
 
@@ -317,7 +322,7 @@ func (i *Identities) CheckNow(ctx context.Context, n plan.Node) error {
 	}
 
 	if !known {
-		return fmt.Errorf("which VM %s is, is not known to this run", n.Name)
+		return fmt.Errorf("this run could not determine which VM %s is", n.Name)
 	}
 
 	switch c := m.Compare(ctx, i.proxmox, OwnerTags(i.plan)); c.Verdict {
@@ -481,8 +486,8 @@ func (i *Identities) stateSetUp(vmid int) (uuid string, certain bool) {
 // unknownSetUp says what to do about a VM of which it is not known whether a node was set up on it. In a preview, it is
 // a warning.
 func (i *Identities) unknownSetUp(n plan.Node, f Found, why error) error {
-	unknown := fmt.Sprintf("whether %s was set up on VM %d (host %s) "+
-		"is not known: the notes of the VM do not state its UUID, and the node could not be asked: %v",
+	unknown := fmt.Sprintf("could not determine whether %s was set up on VM %d (host %s): "+
+		"the notes of the VM do not state its UUID, and the node could not be queried: %v",
 		n.Name, f.VM.ID, f.VM.Host, why)
 
 	if i.ctx.DryRun() {
@@ -495,8 +500,9 @@ func (i *Identities) unknownSetUp(n plan.Node, f Found, why error) error {
 
 	line := mark + f.Config.UUID
 
-	return fmt.Errorf("%s. Nothing is done to the VM. If it is the node's, start it, or add the line '%s' to its notes "+
-		"(where it has none: 'qm set %d --description \"%s\"' on host %s), then run the command again. If it is not, "+
+	return fmt.Errorf("%s. Nothing is done to the VM. If it is the VM of the node, start it, or add the line '%s' "+
+		"to its notes (if it has none: 'qm set %d --description \"%s\"' on host %s), then run the command again. "+
+		"If it is not, "+
 		"give it another VMID and run the command again with --refresh", unknown, line, f.VM.ID, line, f.VM.Host)
 }
 

@@ -23,12 +23,13 @@ func TestDeleteSuccessor(t *testing.T) {
 		},
 	}
 
-	assert.Equal(t, fmt.Sprintf("A run was cut off while it made it, and nothing is on it: delete it ('qm destroy %d --purge' "+
+	assert.Equal(t, fmt.Sprintf("A run was interrupted while it created the VM, and the VM holds no data: delete "+
+		"it ('qm destroy %d --purge' "+
 		"on host pve), then run 'pulumi up --refresh'", n.VMID), deleteSuccessor(p, f))
 
 	f.VM.Stopped = false
-	assert.Contains(t, deleteSuccessor(p, f), "Run 'pulumi up --refresh', which takes it in.")
+	assert.Contains(t, deleteSuccessor(p, f), "Run 'pulumi up --refresh', which adds it to the state.")
 
 	f.VM.Stopped, f.Config.CDROMs = true, nil
-	assert.Contains(t, deleteSuccessor(p, f), "Run 'pulumi up --refresh', which takes it in.")
+	assert.Contains(t, deleteSuccessor(p, f), "Run 'pulumi up --refresh', which adds it to the state.")
 }

@@ -108,8 +108,8 @@ func (m Machine) Evaluate(f Found, owner []string) Comparison {
 	case copied(f, m, owner):
 		return Comparison{Verdict: VerdictOwn}
 	case f.Bare(m.Name, owner) && !f.VM.Stopped:
-		return Comparison{Verdict: VerdictForeign, Bare: f.VM, Why: fmt.Sprintf("%s (UUID %s), and was to have UUID %s by "+
-			"its notes: it %s", now, f.Config.UUID, original(f), BareReason)}
+		return Comparison{Verdict: VerdictForeign, Bare: f.VM, Why: fmt.Sprintf("%s (UUID %s), but its notes state "+
+			"UUID %s: it %s", now, f.Config.UUID, original(f), BareReason)}
 	case strings.EqualFold(m.UUID, f.Config.UUID) && !Tagged(m.Tags, owner) && !Tagged(f.VM.Tags, owner):
 		// A refresh reads whatever VM has the VMID, its UUID included. It cannot give a foreign VM our tags. An operator
 		// can, who was told to where the VM is the node's; the state has them from the next update on.
@@ -187,7 +187,7 @@ func (f Found) Bare(name string, owner []string) bool {
 
 // BareReason says why there is a VM without its settings.
 const BareReason = "is a copy of a template without its settings, which Proxmox VE, or a proxy in its place, " +
-	"accepted and did not apply"
+	"accepted but did not apply"
 
 // DeleteBare says what to do about a VM without its settings.
 func DeleteBare(v proxmoxapi.VM) string {

@@ -60,9 +60,8 @@ func TestCompare(t *testing.T) {
 	whole := proxmoxapi.VMConfig{UUID: other, Settings: map[string]string{"description": vmidentity.Describe("Talos "+
 		"worker", uuid), "tags": "home;talos;worker"}}
 
-	const begun = `VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), and was to have UUID ` + uuid +
-		` by its notes: it is a copy of a template without its settings, which Proxmox VE, or a proxy in its place, ` +
-		`accepted and did not apply`
+	const begun = `VMID 502 is "home-worker-2" on host pve (UUID ` + other + `), but its notes state UUID ` + uuid +
+		`: it is a copy of a template without its settings, which Proxmox VE, or a proxy in its place, accepted but did not apply`
 
 	for name, c := range map[string]struct {
 		machine vmidentity.Machine

@@ -23,8 +23,8 @@ func TestCheckSetUp(t *testing.T) {
 		live, other = "6c84fb90-12c4-11e1-840d-7b25c5ee775a", "110ec58a-a0f2-4ac4-8393-c866d813b8d1"
 		refused     = "edge-agent-2 was set up on another VM than the state has now: nothing on VMID 502 (UUID " + live +
 			", host pve) says that it was made for edge-agent-2"
-		unknown = "whether edge-agent-2 was set up on VM 502 (host pve) is not known: the notes of the VM do not state its " +
-			"UUID, and the node could not be asked: "
+		unknown = "could not determine whether edge-agent-2 was set up on VM 502 (host pve): the notes of the VM " +
+			"do not state its UUID, and the node could not be queried: "
 	)
 
 	shows := func(uuid string) func() (string, error) { return func() (string, error) { return uuid, nil } }
@@ -47,8 +47,9 @@ func TestCheckSetUp(t *testing.T) {
 		"the node shows another, in a preview": {state: setUp(""), shows: shows(other), dry: true, want: refused},
 		"the node shows none":                  {state: setUp(""), shows: shows(""), want: unknown + "it shows no UUID. "},
 		"the node is silent": {
-			state: setUp(""), shows: silent, want: unknown + "connection refused. Nothing is done to the VM. If it is the " +
-				"node's, start it, or add the line 'VM UUID " + live + "' to its notes (where it has none: 'qm set 502 " +
+			state: setUp(""), shows: silent, want: unknown + "connection refused. Nothing is done to the VM. If it " +
+				"is the VM of the node, start it, or add the line 'VM UUID " + live + "' to its notes (if it has " +
+				"none: 'qm set 502 " +
 				"--description \"VM UUID " + live + "\"' on host pve), then run the command again. If it is not, give it " +
 				"another VMID and run the command again with --refresh",
 		},

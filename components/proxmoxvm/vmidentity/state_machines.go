@@ -68,7 +68,7 @@ func (i *Identities) readState() (map[string]stateMachine, error) {
 	// What is secret in the outputs of others stays here.
 	if _, err := i.ctx.InvokePackageRaw("pulumi:pulumi:readStackResourceOutputs",
 		map[string]any{"stackName": stack}, &read, ""); err != nil {
-		return nil, fmt.Errorf("the engine does not tell what the state has: %w", err)
+		return nil, fmt.Errorf("the engine could not read the state: %w", err)
 	}
 
 	found, setUp := map[string]stateMachine{}, map[string]string{}
@@ -156,7 +156,7 @@ func (i *Identities) stateMachine(ctx context.Context, vmid int) (stateMachine, 
 }
 
 // ErrUnknown is what CheckLeaving reports where it is not known which VM it is about.
-var ErrUnknown = errors.New("which VM the state has is not known")
+var ErrUnknown = errors.New("could not determine which VM the state has")
 
 // Replaced says that the VM of the state was made for the entry of lifecycle.replace that is there still. name is that
 // of the VM's resource.

@@ -16,8 +16,8 @@ func CheckReachable(v proxmoxapi.VM, name string) error {
 		return nil
 	}
 
-	return fmt.Errorf("the VM of %s (VMID %d) is to be changed, and its host %s does not answer: start the host, or "+
-		"take the change back (%w)", name, v.ID, v.Host,
+	return fmt.Errorf("the VM of %s (VMID %d) is to be changed, and its host %s does not answer: start the host, "+
+		"or revert the change (%w)", name, v.ID, v.Host,
 		proxmoxapi.ErrHostSilent)
 }
 
@@ -77,9 +77,8 @@ func (s *UnreachableVM) String() string {
 func (s *UnreachableVM) BlocksRemoval() error {
 	return spec.Blocked(
 		fmt.Sprintf("the VM of %s cannot be deleted: it is %s", s.node, s),
-		fmt.Sprintf("start the host; or, if it is dead, name %s in lifecycle.forceRemove: the node leaves the "+
-			"cluster then, and its VM stays until the host is back, or is "+
-			"forgotten by Proxmox VE", s.node),
+		fmt.Sprintf("start the host; or, if it is dead, name %s in lifecycle.forceRemove: the node then leaves the "+
+			"cluster, and its VM stays until the host is back, or is removed from Proxmox VE", s.node),
 	)
 }
 

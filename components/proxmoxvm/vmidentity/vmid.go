@@ -28,7 +28,7 @@ func CheckVMIDFree(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack str
 	}
 
 	if v.Silent {
-		return fmt.Errorf("VMID %d, meant for %q, is a VM's on host %s already, which does not answer: "+
+		return fmt.Errorf("VMID %d, meant for %q, is already used by a VM on host %s, which does not answer: "+
 			"its owner is unknown. Start the host, or choose another range", vmid, name, v.Host)
 	}
 
@@ -45,21 +45,23 @@ func CheckVMIDFree(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack str
 	switch {
 	case v.Name == name && begun:
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: "+
-			"a run was cut off while it made it, and nothing is on it. "+
-			"Delete it ('qm destroy %d --purge' there), then run 'pulumi up' again", vmid, v.Name, v.Host, vmid)
+			"a run was interrupted while it created the VM, and the VM holds no data. Delete it ('qm destroy %d "+
+			"--purge' there), then run 'pulumi up' again", vmid, v.Name, v.Host, vmid)
 	case v.Name == name && ours && p.Distribution == spec.DistributionK3s:
-		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off before it "+
-			"could note it. Delete that VM, then run 'pulumi up' again", vmid, v.Name, v.Host)
+		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was interrupted "+
+			"before it could record the VM. Delete that VM, then run 'pulumi up' again", vmid, v.Name, v.Host)
 	case v.Name == name && ours:
-		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was cut off before it "+
-			"could note it. To take it in, run 'go run ./stacks/ops -s %s import' and what that prints. "+
+		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was interrupted "+
+			"before it could record the VM. To add it to the state, run 'go run ./stacks/ops -s %s import' and "+
+			"what that prints. "+
 			"To have it recreated, delete that VM, then run 'pulumi up' again", vmid, v.Name, v.Host, stack)
 	case v.Name == name:
-		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state, and without the tags %s of this "+
-			"cluster: whose it is is not known, and it may hold data. Look at it ('qm config %d' there) before you remove it; "+
+		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state, and without the tags "+
+			"%s of this cluster: it is unknown who created it, and it may hold data. Inspect it ('qm config %d' "+
+			"there) before you remove it; "+
 			"or choose another range", vmid, v.Name, v.Host, strings.Join(OwnerTags(p), " and "), vmid)
 	default:
-		return fmt.Errorf("VMID %d, meant for %q, is taken by %q on host %s: it was made while this run was under way. "+
+		return fmt.Errorf("VMID %d, meant for %q, is taken by %q on host %s: it was created during this run. "+
 			"Remove it, or choose another range", vmid, name, v.Name, v.Host)
 	}
 }

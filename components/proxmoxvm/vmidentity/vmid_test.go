@@ -16,11 +16,9 @@ func TestCheckVMIDFree(t *testing.T) {
 	args := inputs(map[string]any{"vmId": float64(n.VMID), "name": n.Name})
 	at := fmt.Sprintf("VMID %d", n.VMID)
 	empty := fmt.Sprintf(
-		`%s is "c-control-1" on host pve already, but not in this stack's state: a run was cut off while it made it, and nothing is on it. `+
-			`Delete it ('qm destroy %d --purge' there), then run 'pulumi up' again`, at, n.VMID)
+		`%s is "c-control-1" on host pve already, but not in this stack's state: a run was interrupted while it created the VM, and the VM holds no data. Delete it ('qm destroy %d --purge' there), then run 'pulumi up' again`, at, n.VMID)
 	adopt := at +
-		` is "c-control-1" on host pve already, but not in this stack's state: a run was cut off before it could note it. To take it in, ` +
-		`run 'go run ./stacks/ops -s dev import' and what that prints. To have it recreated, delete that VM, then run 'pulumi up' again`
+		` is "c-control-1" on host pve already, but not in this stack's state: a run was interrupted before it could record the VM. To add it to the state, run 'go run ./stacks/ops -s dev import' and what that prints. To have it recreated, delete that VM, then run 'pulumi up' again`
 
 	assert.NoError(t, CheckVMIDFree(t.Context(), p, &fakeProxmox{}, "dev", args))
 	assert.EqualError(t, CheckVMIDFree(t.Context(), p, &fakeProxmox{err: proxmoxapi.ErrUnreachable}, "dev", args),
@@ -34,7 +32,7 @@ func TestCheckVMIDFree(t *testing.T) {
 	loaded.CDROMs, bare.Disks = map[string]string{n.CDROM: "local:iso/talos-1.12.4.iso"}, nil
 	ours := proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: "pve", Tags: OwnerTags(p), Stopped: true}
 	unknown := at + ` is "c-control-1" on host pve already, but not in this stack's state, and without the tags c and ` +
-		`talos of this cluster: whose it is is not known, and it may hold data. Look at it (` +
+		`talos of this cluster: it is unknown who created it, and it may hold data. Inspect it (` +
 		fmt.Sprintf("'qm config %d'", n.VMID) + ` there) before you remove it; or choose another range`
 
 	// What a copy of a template has of the node's, before its settings follow.
@@ -52,7 +50,7 @@ func TestCheckVMIDFree(t *testing.T) {
 		"a foreign VM": {
 			func(v *proxmoxapi.VM) { v.Name = "mail" }, bare,
 			at +
-				`, meant for "c-control-1", is taken by "mail" on host pve: it was made while this run was under way. Remove it, or choose another range`,
+				`, meant for "c-control-1", is taken by "mail" on host pve: it was created during this run. Remove it, or choose another range`,
 		},
 		"it runs":                        {func(v *proxmoxapi.VM) { v.Stopped = false }, loaded, adopt},
 		"it ran":                         {func(*proxmoxapi.VM) {}, whole, adopt},

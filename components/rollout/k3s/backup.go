@@ -27,7 +27,7 @@ func (c *Cluster) backupEtcd(ctx context.Context, node string) error {
 
 	identity, known := c.Identity.Get(ctx, c.Plan.NodeTimeout)
 	if !known {
-		return fmt.Errorf("the identity of the cluster is not known after %s", c.Plan.NodeTimeout)
+		return fmt.Errorf("the identity of the cluster was not available within %s", c.Plan.NodeTimeout)
 	}
 
 	var failed []string
@@ -47,11 +47,11 @@ func (c *Cluster) backupEtcd(ctx context.Context, node string) error {
 		switch {
 		case errors.Is(err, kubeapi.ErrNoSnapshots):
 			c.Warn("lifecycle.backup: " + server.Name + ": " + err.Error() + " (before April 2024); " +
-				"the last one that it took by its own schedule is all there is")
+				"only its last scheduled snapshot is available")
 
 			return nil
 		case err == nil:
-			c.Progress(fmt.Sprintf("etcd is kept on %s as %s", server.Name, taken))
+			c.Progress(fmt.Sprintf("snapshot of etcd saved on %s as %s", server.Name, taken))
 
 			return nil
 		}
@@ -59,6 +59,7 @@ func (c *Cluster) backupEtcd(ctx context.Context, node string) error {
 		failed = append(failed, fmt.Sprintf("%s: %v", server.Name, wait.Reason(err)))
 	}
 
-	return fmt.Errorf("no server has taken a snapshot of etcd (%s); mend that, or set lifecycle.backup.enabled to false",
+	return fmt.Errorf("no server has taken a snapshot of etcd (%s); fix the cause, or set lifecycle.backup.enabled "+
+		"to false",
 		strings.Join(failed, "; "))
 }

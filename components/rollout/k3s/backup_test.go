@@ -54,7 +54,7 @@ func TestBackup(t *testing.T) {
 	e.Warn = func(message string) { warned = append(warned, message) }
 
 	require.NoError(t, server.Backup(t.Context()))
-	assert.Equal(t, []string{"etcd is kept on edge-server-1 as pulumi-edge-server-1-1700000000"}, said)
+	assert.Equal(t, []string{"snapshot of etcd saved on edge-server-1 as pulumi-edge-server-1-1700000000"}, said)
 	assert.JSONEq(t, `{"operation":"save","name":["talos-proxmox-auto"],"retention":10}`, e.snapshots.requests[0])
 
 	for _, row := range []struct {
@@ -64,18 +64,18 @@ func TestBackup(t *testing.T) {
 	}{
 		{
 			"etcd has no leader", `{"kind":"Status","message":"etcdserver: no leader"}`, http.StatusInternalServerError,
-			"no server has taken a snapshot of etcd (edge-server-1: etcdserver: no leader); " +
-				"mend that, or set lifecycle.backup.enabled to false",
+			"no server has taken a snapshot of etcd (edge-server-1: etcdserver: no leader); fix the cause, or set " +
+				"lifecycle.backup.enabled to false",
 		},
 		{
 			"not JSON", "<html>", http.StatusBadGateway,
-			"no server has taken a snapshot of etcd (edge-server-1: 502 Bad Gateway); " +
-				"mend that, or set lifecycle.backup.enabled to false",
+			"no server has taken a snapshot of etcd (edge-server-1: 502 Bad Gateway); fix the cause, or set " +
+				"lifecycle.backup.enabled to false",
 		},
 		{
 			"nothing was made", "{}", http.StatusOK,
-			"no server has taken a snapshot of etcd (edge-server-1: its answer names no snapshot); " +
-				"mend that, or set lifecycle.backup.enabled to false",
+			"no server has taken a snapshot of etcd (edge-server-1: its answer names no snapshot); fix the cause, " +
+				"or set lifecycle.backup.enabled to false",
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestBackup(t *testing.T) {
 		require.NoError(t, server.Backup(t.Context()))
 		assert.Equal(t, []string{
 			"lifecycle.backup: edge-server-1: its K3s takes no snapshots on request (before April 2024); " +
-				"the last one that it took by its own schedule is all there is",
+				"only its last scheduled snapshot is available",
 		}, warned)
 	})
 
@@ -108,7 +108,7 @@ func TestBackup(t *testing.T) {
 		e.Addresses.Set("edge-server-1", "127.0.0.9")
 
 		require.EqualError(t, server.Backup(t.Context()),
-			"no server has taken a snapshot of etcd (edge-server-1: connection refused); "+
-				"mend that, or set lifecycle.backup.enabled to false")
+			"no server has taken a snapshot of etcd (edge-server-1: connection refused); fix the cause, or set "+
+				"lifecycle.backup.enabled to false")
 	})
 }

@@ -34,7 +34,7 @@ type nodeStatus struct {
 }
 
 func (k clusterNode) waitHealthy(ctx context.Context, e impact.Effect) (status nodeStatus, err error) {
-	err = rollout.WaitHealthy(ctx, k.Plan, k.Progress, "the cluster to do without "+k.node.Name,
+	err = rollout.WaitHealthy(ctx, k.Plan, k.Progress, "the cluster to tolerate the outage of "+k.node.Name,
 		func(ctx context.Context) (err error) {
 			status, err = k.checkStatus(ctx, k.node, e)
 

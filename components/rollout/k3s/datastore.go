@@ -83,7 +83,7 @@ func (c *Cluster) writeDatastore(ctx context.Context, n plan.Node, settings stri
 
 	switch {
 	case errors.Is(err, proxmoxapi.ErrRefused):
-		return fmt.Errorf("it cannot be told which etcd it has: %w; give its role VM.GuestAgent.FileWrite (before "+
+		return fmt.Errorf("could not write its datastore settings: %w; give the role VM.GuestAgent.FileWrite (before "+
 			"Proxmox VE 9: VM.Monitor)", err)
 	case err != nil:
 		return wait.For("the guest agent of %s (%v)", n.Name, wait.Reason(err))

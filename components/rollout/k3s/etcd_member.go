@@ -31,7 +31,7 @@ func (r *Removals) etcdMembers(ctx context.Context, kube *kubeapi.Client) ([]etc
 
 		m := etcd.Member{Name: n.Name, Learner: s.Learner}
 
-		if m.Problem = "its VM is shut down, to be removed"; !s.Leaving {
+		if m.Problem = "its VM is shut down for the removal"; !s.Leaving {
 			m.Problem = r.serverProblem(ctx, n)
 		}
 

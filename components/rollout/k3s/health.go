@@ -38,7 +38,7 @@ func (c *Cluster) Health(ctx context.Context) map[string]string {
 	}
 
 	if err != nil {
-		c.Warn(fmt.Sprintf("the health of the nodes is not known: %v", wait.Reason(err)))
+		c.Warn(fmt.Sprintf("could not determine the health of the nodes: %v", wait.Reason(err)))
 	}
 
 	return health

@@ -81,10 +81,10 @@ func TestJoinFails(t *testing.T) {
 			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
 				"/var/log/k3s-install.log ends with:\n    https://127.0.0.1:6444/v1-k3s/config: 401 " +
 				"Unauthorized\n/var/log/cloud-init-output.log ends with:\n    finished\n" +
-				"its servers do not know its token: they have been given another, or the state is that of an earlier cluster. " +
-				"Set token and agent-token in /etc/rancher/k3s/config.yaml " +
-				"of each server to what the state keeps, and restart k3s there; the node goes on trying, and 'pulumi up' goes on " +
-				"with it",
+				"its servers reject its token: they were given a different one, or the state belongs to an earlier " +
+				"cluster. Set token and agent-token in /etc/rancher/k3s/config.yaml " +
+				"of each server to the values in the state, and restart k3s there; the node keeps trying, and " +
+				"'pulumi up' continues with it",
 		},
 		"silent": {
 			guest: guest{files: with(map[string]string{k3sconfig.FatalFile: ""})},

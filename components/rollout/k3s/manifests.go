@@ -14,7 +14,7 @@ import (
 func (c *Cluster) ApplyManifests(ctx context.Context, _ *pulumi.ResourceHookArgs) error {
 	all, known := c.Manifests.Get(ctx, c.Plan.ReadyTimeout)
 	if !known {
-		return errors.New("the manifests of the cluster are not known")
+		return errors.New("the manifests of the cluster are not available")
 	}
 
 	kube, err := rollout.WaitKubernetes(ctx, c.Plan, c.Progress, c.Kubernetes)

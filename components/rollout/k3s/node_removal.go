@@ -118,7 +118,7 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 	}
 
 	if err := n.kube.DeleteNode(ctx, n.name); err != nil {
-		return fmt.Errorf("Kubernetes does not forget its node: %w", err)
+		return fmt.Errorf("could not delete its node from Kubernetes: %w", err)
 	}
 
 	return n.kube.WaitForgotten(ctx, n.name, n.Plan.NodeTimeout, n.Progress)
@@ -154,7 +154,7 @@ func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) (err error) {
 		err = d.Cordon(ctx)
 	default:
 		return spec.Blocked(
-			"Kubernetes hears nothing of it",
+			"it does not report to Kubernetes",
 			"bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
 		)
 	}
@@ -166,7 +166,7 @@ func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) (err error) {
 		return rollout.SuggestForce(err)
 	}
 
-	n.Warn(fmt.Sprintf("%s is removed although its pods did not leave it: %v", n.name, err))
+	n.Warn(fmt.Sprintf("%s is removed although it could not be drained: %v", n.name, err))
 
 	return nil
 }
@@ -192,13 +192,13 @@ func (n *nodeRemoval) removeEtcdMember(ctx context.Context) error {
 	}
 
 	if err != nil {
-		n.Warn(fmt.Sprintf("%s is removed although its VM is not known to be off: %v", n.name, err))
+		n.Warn(fmt.Sprintf("%s is removed although it is unknown whether its VM is off: %v", n.name, err))
 	}
 
 	n.Progress(n.name + " leaves etcd")
 
 	if err := n.kube.RemoveMember(ctx, n.name, n.Plan.NodeTimeout, n.Progress); err != nil {
-		return fmt.Errorf("etcd does not let it go: %w", err)
+		return fmt.Errorf("etcd did not remove its member: %w", err)
 	}
 
 	return nil
@@ -226,7 +226,8 @@ func (n *nodeRemoval) checkMachine(ctx context.Context) error {
 		return rollout.SuggestForce(err)
 	}
 
-	n.Warn(fmt.Sprintf("%s is removed although it is not known to be the one of the state: %v", n.name, err))
+	n.Warn(fmt.Sprintf("%s is removed although it could not be identified as the machine of the state: %v", n.name,
+		err))
 
 	return nil
 }

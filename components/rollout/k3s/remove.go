@@ -61,7 +61,7 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		case errors.Is(err, vmidentity.ErrOtherVM):
 			return err
 		case err != nil:
-			return fmt.Errorf("%s: whether its machine is the one that has joined is not known: %w", l.name, err)
+			return fmt.Errorf("%s: could not determine whether its machine is the one that joined: %w", l.name, err)
 		case !gone && !slices.Contains(r.Plan.Replace, l.name):
 			if !r.DryRun {
 				r.Limiter.Fail(l.name)
@@ -111,7 +111,7 @@ func (r *Removals) previewRemoval(ctx context.Context, l leavingNode) error {
 
 	members, err := r.etcdMembers(ctx, kube)
 	if err != nil {
-		r.Warn(fmt.Sprintf("whether %s may leave is not known: %v", l.name, err))
+		r.Warn(fmt.Sprintf("could not determine whether %s may leave the cluster: %v", l.name, err))
 
 		return nil
 	}

@@ -130,7 +130,7 @@ func TestAgentLeaves(t *testing.T) {
 		return r.remove(t.Context(), leavingNode{name: "edge-agent-1"})
 	}
 
-	require.EqualError(t, remove(), "edge-agent-1 is not removed: Kubernetes hears nothing of it; "+
+	require.EqualError(t, remove(), "edge-agent-1 is not removed: it does not report to Kubernetes; "+
 		"bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again")
 
 	n, there := e.known(t)
@@ -239,8 +239,8 @@ func TestCheckDisruption(t *testing.T) {
 	agents := e.Plan.Nodes()[len(e.Plan.Nodes())-2:]
 	require.NoError(t, clusterNode{server.Cluster, agents[0]}.CheckDisruption(t.Context(), impact.EffectUpgrade))
 	require.EqualError(t, clusterNode{server.Cluster, agents[1]}.CheckDisruption(t.Context(), impact.EffectUpgrade),
-		"gave up after 300ms, waiting for the cluster to do without edge-agent-2: 1 of the workers may be away "+
-			"(lifecycle.upgrade.maxUnavailable), and not ready are edge-agent-1")
+		"gave up after 300ms, waiting for the cluster to tolerate the outage of edge-agent-2: 1 of the workers may "+
+			"be unavailable (lifecycle.upgrade.maxUnavailable), and these are not ready: edge-agent-1")
 
 	e.Plan.Pools = pools
 	e.Plan.Pools[0].Nodes = append(e.Plan.Pools[0].Nodes,
@@ -251,7 +251,8 @@ func TestCheckDisruption(t *testing.T) {
 		"the etcd member edge-agent-1 is not healthy (it is not ready in Kubernetes)")
 	require.NoError(t, e.kubelet.Report(t.Context(), true, ""))
 	require.EqualError(t, server.CheckDisruption(t.Context(), impact.EffectUpgrade),
-		"gave up after 300ms, waiting for the cluster to do without edge-server-1: etcd needs 2 other servers that are "+
+		"gave up after 300ms, waiting for the cluster to tolerate the outage of edge-server-1: etcd needs 2 other "+
+			"servers that are "+
 			"ready, and 1 are; repair the others first, then run 'pulumi up' again")
 	require.NoError(t, server.CheckDisruption(t.Context(), impact.EffectReboot),
 		"servers that have yet to join do not count")

@@ -67,8 +67,8 @@ func (k *nodeRestart) Evaluate(ctx context.Context) (rollout.Work, error) {
 func (k *nodeRestart) checkNoQuorum(ctx context.Context) error {
 	servers, err := k.serverVMs(ctx)
 	if err != nil {
-		return spec.Blocked(fmt.Sprintf("no server answers, and which servers run is not known: %v", err), "see that "+
-			"Proxmox VE answers; then run 'pulumi up' again")
+		return spec.Blocked(fmt.Sprintf("no server answers, and it is unknown which servers run: %v", err), "make "+
+			"sure that Proxmox VE answers; then run 'pulumi up' again")
 	}
 
 	running := []string{k.node.Name}
@@ -79,7 +79,7 @@ func (k *nodeRestart) checkNoQuorum(ctx context.Context) error {
 		switch now, there, err := k.Proxmox.Find(ctx, v); {
 		case name == k.node.Name, err == nil && (!there || now.Stopped):
 		case err != nil || now.Silent:
-			running = append(running, name+" (not known)")
+			running = append(running, name+" (unknown)")
 		default:
 			running = append(running, name)
 		}
@@ -89,10 +89,12 @@ func (k *nodeRestart) checkNoQuorum(ctx context.Context) error {
 		return nil
 	}
 
-	return spec.Blocked(fmt.Sprintf("no server answers, and whether etcd can do without it is not known: the VMs of %d "+
-		"of %d servers run (%s), which may be a cluster that is not reached from here", len(running), len(servers),
+	return spec.Blocked(fmt.Sprintf("no server answers, and it is unknown whether etcd can do without this one: "+
+		"the VMs of %d of %d servers run (%s), and may be a cluster that is only unreachable from here", len(running),
+		len(servers),
 		strings.Join(running, ", ")),
-		fmt.Sprintf("see that port 6443 of the servers is reached from here; or, if the cluster is down, shut down the VM "+
+		fmt.Sprintf("make sure that port 6443 of the servers is reachable from here; or, if the cluster is down, "+
+			"shut down the VM "+
 			"of %s, whose settings are changed while it is off; then run 'pulumi up' again", k.node.Name))
 }
 
@@ -173,7 +175,7 @@ func (c *Cluster) PreviewRestart(ctx context.Context, n plan.Node) string {
 	}
 
 	if err != nil {
-		c.Warn(fmt.Sprintf("as it is now, %s would not be taken down: %v", n.Name, err))
+		c.Warn(fmt.Sprintf("in the current state of the cluster, %s would not be disrupted: %v", n.Name, err))
 	}
 
 	return etcd.QuorumText(len(c.Plan.ControlPlanes()))

@@ -56,9 +56,10 @@ func TestRestartUnanswered(t *testing.T) {
 	silent := func(v *proxmoxapi.VM) { v.Silent = true }
 
 	const (
-		refused = "%s is not restarted: no server answers, and whether etcd can do without it is not known: the VMs of %d " +
-			"of 3 servers run (%s), which may be a cluster that is not reached from here; see that port 6443 of the servers " +
-			"is reached from here; or, if the cluster is down, shut down the VM of edge-server-1, whose settings are changed " +
+		refused = "%s is not restarted: no server answers, and it is unknown whether etcd can do without this one: " +
+			"the VMs of %d of 3 servers run (%s), and may be a cluster that is only unreachable from here; make " +
+			"sure that port 6443 of the servers is reachable from here; or, if the cluster is down, shut down the " +
+			"VM of edge-server-1, whose settings are changed " +
 			"while it is off; then run 'pulumi up' again"
 		why = "edge-server-1"
 	)
@@ -87,7 +88,7 @@ func TestRestartUnanswered(t *testing.T) {
 			vms: []proxmoxapi.VM{
 				server(401, "edge-server-1"), server(402, "edge-server-2", off), server(403, "edge-server-3", silent),
 			},
-			want: fmt.Sprintf(refused, why, 2, "edge-server-1, edge-server-3 (not known)"),
+			want: fmt.Sprintf(refused, why, 2, "edge-server-1, edge-server-3 (unknown)"),
 		},
 		"the others are off or gone": {
 			servers: 3, vms: []proxmoxapi.VM{server(401, "edge-server-1"), server(402, "edge-server-2", off)},
@@ -101,8 +102,8 @@ func TestRestartUnanswered(t *testing.T) {
 		},
 		"nothing is known": {
 			servers: 3, unread: errors.New("no answer"),
-			want: "edge-server-1 is not restarted: no server answers, and which servers run is not known: no answer; see " +
-				"that Proxmox VE answers; then run 'pulumi up' again",
+			want: "edge-server-1 is not restarted: no server answers, and it is unknown which servers run: no " +
+				"answer; make sure that Proxmox VE answers; then run 'pulumi up' again",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

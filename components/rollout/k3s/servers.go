@@ -173,7 +173,7 @@ func (c *Cluster) kubeconfig(ctx context.Context) (string, error) {
 	}
 
 	if !known {
-		return "", fmt.Errorf("the credentials of the cluster are not known after %s", c.Plan.NodeTimeout)
+		return "", fmt.Errorf("the credentials of the cluster were not available within %s", c.Plan.NodeTimeout)
 	}
 
 	return kubeconfig, nil

@@ -135,7 +135,7 @@ func (u *nodeUpgrade) runningNode(ctx context.Context) (now kubeapi.Node, err er
 		case err != nil:
 			return wait.For("%v", err)
 		case !there:
-			return errors.New("Kubernetes does not know it: bring it back, or recreate it")
+			return errors.New("it is not in Kubernetes: bring it back, or recreate it")
 		default:
 			return nil
 		}
@@ -164,7 +164,7 @@ func (u *nodeUpgrade) requestVersion(ctx context.Context, wanted plan.PlannedK3s
 	}
 
 	if err != nil {
-		return fmt.Errorf("it cannot be told through its guest agent: %w", err)
+		return fmt.Errorf("could not send it the version through its guest agent: %w", err)
 	}
 
 	return nil

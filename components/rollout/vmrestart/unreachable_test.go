@@ -27,8 +27,8 @@ func TestSilentHost(t *testing.T) {
 	args := larger("a-vm")
 	args.NewInputs["vmId"], args.NewInputs["name"] = resource.NewProperty(401.0), resource.NewProperty("a")
 
-	const refused = "the VM of a (VMID 401) is to be changed, and its host pve2 does not answer: start the host, or " +
-		"take the change back (cannot reach that host)"
+	const refused = "the VM of a (VMID 401) is to be changed, and its host pve2 does not answer: start the host, " +
+		"or revert the change (cannot reach that host)"
 
 	for _, preview := range []bool{false, true} {
 		inProgram(t, preview, func(ctx *pulumi.Context) {
@@ -39,5 +39,5 @@ func TestSilentHost(t *testing.T) {
 
 	assert.EqualError(t, proxmoxvm.CheckComplete(t.Context(), plantest.Template(), onDeadHost{}, args), refused)
 	assert.EqualError(t, vmidentity.CheckVMIDFree(t.Context(), &plan.Plan{}, onDeadHost{}, "dev", args),
-		`VMID 401, meant for "a", is a VM's on host pve2 already, which does not answer: its owner is unknown. Start the host, or choose another range`)
+		`VMID 401, meant for "a", is already used by a VM on host pve2, which does not answer: its owner is unknown. Start the host, or choose another range`)
 }

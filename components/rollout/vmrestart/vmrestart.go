@@ -120,7 +120,7 @@ func (r *Hooks) Before(ctx context.Context, args *pulumi.ResourceHookArgs) error
 
 	var blocked error
 	if r.Plan.Apply == spec.ApplyStaged || r.Plan.Apply == spec.ApplyNoReboot {
-		blocked = fmt.Errorf("lifecycle.apply: this change of its VM (%s) restarts it, which %s does not allow; set auto",
+		blocked = fmt.Errorf("lifecycle.apply: this change of the VM (%s) needs a restart, which %s forbids; set auto",
 			why, r.Plan.Apply)
 	}
 
@@ -356,7 +356,7 @@ func (r *Hooks) After(ctx context.Context, args *pulumi.ResourceHookArgs) error 
 	}
 
 	if err != nil {
-		err = fmt.Errorf("%s has not what its VM was changed for: %w", n.Name, err)
+		err = fmt.Errorf("%s does not run with the change of its VM: %w", n.Name, err)
 
 		if there {
 			u.Release(err)
@@ -372,7 +372,7 @@ func (r *Hooks) After(ctx context.Context, args *pulumi.ResourceHookArgs) error 
 	}
 
 	if r.same(ctx, u) {
-		r.Progress(fmt.Sprintf("the VM of %s has what it was to have, and runs on", n.Name))
+		r.Progress(fmt.Sprintf("the VM of %s already runs with its new settings", n.Name))
 
 		err = u.Undo(ctx)
 	} else if err = u.Finish(ctx); err != nil {

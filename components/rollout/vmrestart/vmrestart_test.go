@@ -288,7 +288,7 @@ func TestRestartIsOwed(t *testing.T) {
 					assert.NoError(t, r.After(t.Context(), c.args))
 				} else {
 					assert.EqualError(t, err, c.want)
-					assert.EqualError(t, r.Rollout.Limiter.CheckNoneFailed(), "not begun: a failed")
+					assert.EqualError(t, r.Rollout.Limiter.CheckNoneFailed(), "not started: a failed")
 				}
 
 				assert.Equal(t, c.done, g.done)
@@ -476,9 +476,8 @@ func TestRestartFails(t *testing.T) {
 
 				return r.After(t.Context(), larger("a-vm"))
 			},
-			want: `a has not what its VM was changed for: VM 401 on host pve is not as the state says: memory is "2048" in ` +
-				`place of "4096", because Proxmox VE, or a proxy in its place, accepted the change and did not make it. Run ` +
-				`'pulumi up --refresh', which sees that`,
+			want: `a does not run with the change of its VM: VM 401 on host pve is not as the state says: memory is "2048" in ` +
+				`place of "4096", because Proxmox VE, or a proxy in its place, accepted the change but did not apply it. Run 'pulumi up --refresh', which detects this`,
 			done: []string{"evaluate a"},
 		},
 		"Proxmox VE refuses": {
@@ -503,8 +502,8 @@ func TestRestartFails(t *testing.T) {
 					assert.EqualError(t, err, c.want)
 				}
 
-				assert.EqualError(t, r.Before(t.Context(), larger("b-vm")), "b: not begun: a failed")
-				assert.EqualError(t, r.Before(t.Context(), larger("w-vm")), "w: not begun: a failed")
+				assert.EqualError(t, r.Before(t.Context(), larger("b-vm")), "b: not started: a failed")
+				assert.EqualError(t, r.Before(t.Context(), larger("w-vm")), "w: not started: a failed")
 				assert.Equal(t, c.done, c.guests.done)
 				assert.Empty(t, r.underWay)
 			})
@@ -518,7 +517,8 @@ func TestRestartIsRefused(t *testing.T) {
 			inProgram(t, dry, func(ctx *pulumi.Context) {
 				r := restarting(ctx, &guests{}, func(r *Hooks) { r.Plan.Apply = apply })
 				assert.EqualError(t, r.Before(t.Context(), larger("a-vm")),
-					"a: lifecycle.apply: this change of its VM (memory) restarts it, which "+string(apply)+" does not allow; set auto")
+					"a: lifecycle.apply: this change of the VM (memory) needs a restart, which "+string(apply)+" "+
+						"forbids; set auto")
 			})
 		}
 	}

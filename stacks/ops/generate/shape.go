@@ -85,7 +85,7 @@ func (w *writer) disks(m *machine, t tree) {
 	slices.Sort(positions)
 
 	if len(positions) == 0 {
-		w.note("VM %d has no disk that is known here", m.vm.ID)
+		w.note("VM %d has no disk that this program supports", m.vm.ID)
 
 		return
 	}
@@ -129,7 +129,7 @@ func (w *writer) disk(m *machine, position string, cloned bool) (sizeGiB int, t 
 
 	found := sizeOf.FindStringSubmatch(p["size"])
 	if found == nil {
-		w.note("Proxmox VE does not say how large disk %s of VM %d is: correct its size", position, m.vm.ID)
+		w.note("Proxmox VE does not report the size of disk %s of VM %d: correct it", position, m.vm.ID)
 
 		return 0, t
 	}

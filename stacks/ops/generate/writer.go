@@ -76,9 +76,9 @@ func (w *writer) write() (*Result, error) {
 	}
 
 	w.same(first)
-	w.note("how nodes get their addresses is not known: the file says reserved, which expects them from outside, from " +
-		"DHCP or from what the image holds; new nodes need that too")
-	w.note("who may log in to Proxmox VE is not in the file: pulumi config set --secret proxmoxTokenSecret")
+	w.note("could not determine how nodes get their addresses: the file has reserved, which expects them from DHCP " +
+		"or from the image; new nodes need that too")
+	w.note("the credentials of Proxmox VE are not in the file: pulumi config set --secret proxmoxTokenSecret")
 
 	return &Result{Cluster: w.cluster, File: file, Secrets: secrets, Notes: w.notes}, nil
 }
@@ -238,12 +238,14 @@ func (w *writer) image(first *machine) tree {
 		base := "talos-" + first.system.Talos + "-base"
 		t["source"], t["template"] = "template", tree{"control": base, "worker": base, "gpuWorker": base}
 		w.note(
-			"no VM tells what it was cloned from: the file names a template %s, which must be there when there is a new node",
+			"no VM records which template it was cloned from: the file names a template %s, which must exist "+
+				"before a new node is created",
 			base)
 	} else {
 		volume := "local:iso/talos-" + strings.TrimPrefix(first.system.Talos, "v") + ".iso"
 		t["source"], t["iso"] = "iso", tree{"volume": volume}
-		w.note("no VM tells what it booted first: the file names %s, which must be there when there is a new node", volume)
+		w.note("no VM records which image it booted first: the file names %s, which must exist before a new node "+
+			"is created", volume)
 	}
 
 	return t
@@ -263,8 +265,8 @@ func (w *writer) endpoint(first *machine) tree {
 	case w.firstControlPlane() == address:
 		return tree{"mode": "firstControlPlane"}
 	default:
-		w.note("the Kubernetes API is at %s, which is neither the first control plane nor a virtual address of Talos: the "+
-			"file has it as vip; see who looks after it", at)
+		w.note("the Kubernetes API is at %s, which is neither the first control plane nor a virtual address of "+
+			"Talos: the file has it as vip; find out what manages it", at)
 
 		return tree{"mode": "vip", "address": host}
 	}

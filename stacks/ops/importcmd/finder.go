@@ -113,7 +113,8 @@ func (f *finder) fill(ctx context.Context, w *wanted) ([]outcome, error) {
 		w.Resources = kept
 
 		if !f.anything {
-			return all, errors.New("nothing that the program wants is on Proxmox VE: to make it all, run an update")
+			return all, errors.New("none of the resources of the program exist on Proxmox VE: to create them, run " +
+				"an update")
 		}
 	}
 
@@ -135,7 +136,8 @@ func (f *finder) findResource(ctx context.Context, w *wanted, entry map[string]a
 
 	if k.kind == tokens.Stash && k.name == f.identity {
 		return outcome{},
-			fmt.Errorf("%s is lost with the state, and the nodes of this cluster know no other: go back to a copy of the state "+
+			fmt.Errorf("%s is lost with the state, and the nodes of this cluster accept no other: go back to a "+
+				"copy of the state "+
 				"('go run ./stacks/ops list', 'restore'), or read it from a server and set k3sIdentity (stacks/docs/recovery.md)",
 				k.name)
 	}
@@ -143,8 +145,8 @@ func (f *finder) findResource(ctx context.Context, w *wanted, entry map[string]a
 	lookUp, known := kinds[k.kind]
 	if !known {
 		return outcome{
-			verdict: absent, name: k.name, remark: "how to find a " + k.kind +
-				" is not known here; see whether it is there before you run an update",
+			verdict: absent, name: k.name, remark: "this command cannot look up a " + k.kind +
+				"; check whether it exists before you run an update",
 		}, nil
 	}
 

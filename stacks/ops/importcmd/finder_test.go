@@ -146,7 +146,7 @@ func TestFill(t *testing.T) {
 		"again c-config: a node that has the configuration is not changed by it",
 		"again c-contract: it keeps cluster.versions.contract: state that where the cluster was made with another version",
 		"again c-precedence: workers wait for it, and it for control planes",
-		"absent c-new: how to find a a:b:New is not known here; see whether it is there before you run an update",
+		"absent c-new: this command cannot look up a a:b:New; check whether it exists before you run an update",
 		"found c-secrets: /secrets.yaml",
 	}, said)
 
@@ -223,10 +223,12 @@ func TestFillK3s(t *testing.T) {
 	compare(t, "pve/local:snippets/c-server-1.yaml", all[2].id)
 	compare(t, "it is made of k3sIdentity", all[len(all)-1].remark)
 
-	compare(t, "c-identity is lost with the state, and the nodes of this cluster know no other: go back to a copy of "+
+	compare(t, "c-identity is lost with the state, and the nodes of this cluster accept no other: go back to a "+
+		"copy of "+
 		"the state ('go run ./stacks/ops list', "+
 		"'restore'), or read it from a server and set k3sIdentity (stacks/docs/recovery.md)", fmt.Sprint(lost))
-	compare(t, "nothing that the program wants is on Proxmox VE: to make it all, run an update", fmt.Sprint(nothing))
+	compare(t, "none of the resources of the program exist on Proxmox VE: to create them, run an update",
+		fmt.Sprint(nothing))
 }
 
 // inputs are those of a resource that returns nothing else.
@@ -260,7 +262,8 @@ func TestFillNothing(t *testing.T) {
 	f := finder{proxmox: pve{}, secrets: func(context.Context) (string, error) { return "", errors.New("asked") }}
 
 	all, err := f.fill(t.Context(), w)
-	if err == nil || err.Error() != "nothing that the program wants is on Proxmox VE: to make it all, run an update" ||
+	if err == nil || err.Error() != "none of the resources of the program exist on Proxmox VE: to create them, run "+
+		"an update" ||
 		len(all) != 1 {
 		t.Error(all, err)
 	}

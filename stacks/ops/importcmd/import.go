@@ -74,7 +74,7 @@ func Write(ctx context.Context, stack *state.Pulumi, o Options) (Files, error) {
 	}
 
 	if len(w.Resources) == 0 {
-		return Files{}, fmt.Errorf("the state of stack %s has all that the program wants: there is nothing to import",
+		return Files{}, fmt.Errorf("the state of stack %s has all resources of the program: there is nothing to import",
 			stack.Name())
 	}
 

@@ -160,9 +160,9 @@ func (c *cluster) compare(ctx context.Context, state apitype.UntypedDeployment) 
 		return nil
 	}
 
-	return fmt.Errorf("the secrets in the state are not accepted by the cluster: %w. When an update was run on the lost "+
-		"state, it has made new ones: "+
-		"forget them (pulumi state delete --force --target-dependents '%s'), and run this again with --talosconfig or "+
+	return fmt.Errorf("the secrets in the state are not accepted by the cluster: %w. If an update ran after the "+
+		"state was lost, it created new ones: remove them from the state (pulumi state delete --force "+
+		"--target-dependents '%s'), and run this again with --talosconfig or "+
 		"--secrets", refused, d.Resources[i].URN)
 }
 

@@ -41,7 +41,8 @@ func TestNotFounded(t *testing.T) {
 	const (
 		stay    = "no control plane has been configured yet: there is no cluster that has secrets; those in the state stay\n"
 		refused = "the secrets in the state are not accepted by the cluster: "
-		forget  = ". When an update was run on the lost state, it has made new ones: forget them (pulumi state delete " +
+		forget  = ". If an update ran after the state was lost, it created new ones: remove them from the state " +
+			"(pulumi state delete " +
 			"--force --target-dependents 'urn'), and run this " +
 			"again with --talosconfig or --secrets"
 		addressless = "no address of a control plane is known: name one with --control-plane"

@@ -31,7 +31,7 @@ func decode(text []byte, project, stack string) (Deployment, error) {
 	if untyped.Version < apitype.DeploymentSchemaVersionCurrent ||
 		untyped.Version > apitype.DeploymentSchemaVersionLatest {
 		return Deployment{},
-			fmt.Errorf("it is not an exported state, or of a pulumi version that is not known here: its version is %d",
+			fmt.Errorf("it is not an exported state, or of an unsupported version of pulumi: its version is %d",
 				untyped.Version)
 	}
 

@@ -129,7 +129,7 @@ func (p *Pulumi) Free(ctx context.Context) error {
 	case auto.IsConcurrentUpdateError(err):
 		return locked(err)
 	case err == nil:
-		return fmt.Errorf("stack %s was removed while it was looked at, and is empty now", p.Stack.Name())
+		return fmt.Errorf("stack %s was removed while it was being read, and is empty now", p.Stack.Name())
 	default:
 		return fmt.Errorf("looking for locks: %w", brief(err))
 	}

@@ -108,7 +108,7 @@ func TestRestore(t *testing.T) {
 4. the state is readable, 1 resource
 5. preview
 (what pulumi prints)
-restored; an update would change: 2 to create, 1 to update. See that this is what you expect before you run one
+restored; an update would change: 2 to create, 1 to update. Make sure that you expect these changes before you run an update
 `, s.Dir, kept, chosen), out.String())
 			}
 		})

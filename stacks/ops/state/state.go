@@ -185,7 +185,8 @@ func (s State) Restore(ctx context.Context, chosen string) error {
 		return fmt.Errorf("the state is restored, the preview failed: %w; to go back, restore %s", err, before.Path)
 	}
 
-	s.printf("restored; an update would change: %s. See that this is what you expect before you run one", summary(changes))
+	s.printf("restored; an update would change: %s. Make sure that you expect these changes before you run an update",
+		summary(changes))
 
 	return nil
 }
@@ -198,12 +199,13 @@ func (s State) Run(ctx context.Context, args []string, pulumi func(ctx context.C
 	}
 
 	if _, err := s.Snapshot(ctx); err != nil {
-		return fmt.Errorf("pulumi %s was not run, for there is no snapshot: %w", args[0], err)
+		return fmt.Errorf("pulumi %s was not run, because there is no snapshot: %w", args[0], err)
 	}
 
 	if refreshes(args) {
 		if err := s.Stack.Answers(ctx); err != nil {
-			return fmt.Errorf("pulumi %s was not run, for a refresh would forget what does not answer: %w", args[0], err)
+			return fmt.Errorf("pulumi %s was not run, because a refresh would forget resources that do not answer: %w",
+				args[0], err)
 		}
 	}
 

@@ -221,11 +221,9 @@ func TestRefusedSnapshots(t *testing.T) {
 	_, s, _ := guarded(t)
 
 	for text, want := range map[string]string{
-		"": "it is not an exported state: unexpected end of JSON input",
-		"{}": "it is not an exported state, or of a pulumi version that is not known here: its " +
-			"version is 0",
-		`{"version": 5}`: "it is not an exported state, or of a pulumi version that is not known here: its " +
-			"version is 5",
+		"":               "it is not an exported state: unexpected end of JSON input",
+		"{}":             "it is not an exported state, or of an unsupported version of pulumi: its version is 0",
+		`{"version": 5}`: "it is not an exported state, or of an unsupported version of pulumi: its version is 5",
 		string(
 			stateOf("prod", 0,
 				"vm")): "it holds vm, which belongs to stack prod of project talos-proxmox; this is stack dev of project " +
@@ -265,12 +263,13 @@ func TestRun(t *testing.T) {
 		{
 			name: "no export", args: []string{"destroy"},
 			change: func(f *fake, _ *State) { f.fail["export"] = errors.New("no backend") },
-			want:   "pulumi destroy was not run, for there is no snapshot: exporting the state: no backend",
+			want:   "pulumi destroy was not run, because there is no snapshot: exporting the state: no backend",
 			asked:  []string{"export"},
 		},
 		{
 			name: "no directory", args: []string{"up"}, change: func(_ *fake, s *State) { s.Dir = "/dev/null/x" },
-			want: "pulumi up was not run, for there is no snapshot: keeping the state in /dev/null/x: mkdir /dev/null: not a " +
+			want: "pulumi up was not run, because there is no snapshot: keeping the state in /dev/null/x: mkdir " +
+				"/dev/null: not a " +
 				"directory",
 			asked: []string{"export"},
 		},
@@ -281,13 +280,14 @@ func TestRun(t *testing.T) {
 		{
 			name: "refresh in the dark", args: []string{"refresh"},
 			change: func(f *fake, _ *State) { f.fail["answers"] = errors.New("no answer") },
-			want:   "pulumi refresh was not run, for a refresh would forget what does not answer: no answer",
-			asked:  []string{"export", "answers"},
+			want: "pulumi refresh was not run, because a refresh would forget resources that do not answer: no " +
+				"answer",
+			asked: []string{"export", "answers"},
 		},
 		{
 			name: "up with a refresh in the dark", args: []string{"up", "-r"},
 			change: func(f *fake, _ *State) { f.fail["answers"] = errors.New("no answer") },
-			want:   "pulumi up was not run, for a refresh would forget what does not answer: no answer",
+			want:   "pulumi up was not run, because a refresh would forget resources that do not answer: no answer",
 			asked:  []string{"export", "answers"},
 		},
 		{

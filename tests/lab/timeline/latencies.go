@@ -20,8 +20,8 @@ type Latencies struct {
 	// Start is what Proxmox VE needs to start a VM, before its firmware runs.
 	Start time.Duration
 	// Stop is what Proxmox VE needs to end a VM, after the guest has shut down or was cut.
-	Stop     time.Duration
-	Delete   time.Duration
+	Stop   time.Duration
+	Delete time.Duration
 	// Free is the deletion of a file or a disk.
 	Free     time.Duration
 	Resize   time.Duration

@@ -406,8 +406,9 @@ func (w *World) DeleteVolume(c Caller, host, storage, id string) (string, error)
 			return failf("base volume '%s' is still in use by linked clones", v.id)
 		}
 
-		if current, err := w.volume(host, v.id); err == nil && current == v {
-			w.free(v)
+		// It goes by the name, whatever has it by now.
+		if current, err := w.volume(host, v.id); err == nil {
+			w.free(current)
 		}
 
 		return nil

@@ -103,13 +103,13 @@ func (b *Bootstrap) etcdLostError() error {
 	accept := "set lifecycle.acceptEmptyCluster to " + b.Plan.Cluster
 	if b.Plan.AcceptEmpty {
 		accept = "run 'pulumi state delete' with the URN of " + b.EmptyRecord +
-			": lifecycle.acceptEmptyCluster has been carried out before"
+			": lifecycle.acceptEmptyCluster was already applied once"
 	}
 
 	return spec.Blocked(
 		"etcd is lost: no control plane holds its data, and "+b.Plan.Cluster+
-			" would begin as an empty cluster; "+kept,
-		"to begin with a snapshot, set cluster.recoverFrom to it; to begin with an empty cluster, "+accept+"; "+
+			" would start as an empty cluster; "+kept,
+		"to start from a snapshot, set cluster.recoverFrom to it; to start with an empty cluster, "+accept+"; "+
 			rollout.ToDestroy,
 	)
 }
@@ -142,11 +142,12 @@ func (b *Bootstrap) CheckEstablished(ctx context.Context) error {
 
 			return nil
 		default:
-			return wait.For("etcd, of which no control plane that answers holds data: %s", report.Lacks())
+			return wait.For("a control plane that holds etcd data; none of those that answer does: %s", report.Lacks())
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("no second etcd is begun: %w; bring the control planes back that hold its data, then run 'pulumi "+
+		return fmt.Errorf("no second etcd cluster is bootstrapped: %w; bring back the control planes that hold its "+
+			"data, then run 'pulumi "+
 			"up' again", err)
 	}
 

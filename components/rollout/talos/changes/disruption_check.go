@@ -14,7 +14,7 @@ import (
 
 // waitDisruption waits until the cluster can do without the node.
 func (r *Changes) waitDisruption(ctx context.Context, c nodeChange, e impact.Effect) error {
-	return rollout.WaitHealthy(ctx, r.Plan, r.Progress, "the cluster to do without "+c.Name,
+	return rollout.WaitHealthy(ctx, r.Plan, r.Progress, "the cluster to tolerate the outage of "+c.Name,
 		func(ctx context.Context) error { return r.checkDisruption(ctx, c, e) })
 }
 
@@ -52,7 +52,7 @@ func (r *Changes) previewDisruption(ctx context.Context, c nodeChange, effect im
 	}
 
 	if err != nil {
-		r.Warn(fmt.Sprintf("as it is now, %s would not be taken down: %v", c.Name, err))
+		r.Warn(fmt.Sprintf("in the current state of the cluster, %s would not be disrupted: %v", c.Name, err))
 	}
 
 	return quorum

@@ -47,7 +47,7 @@ func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
 
 	running, err := talosapi.Ask(ctx, c.Target, c.credentials)
 	if err == nil && c.wanted == nil {
-		err = errors.New("what it is to run is not known yet")
+		err = errors.New("its new configuration is not known yet")
 	}
 
 	if err == nil {

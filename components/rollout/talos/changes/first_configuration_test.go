@@ -18,7 +18,8 @@ func TestCheckSecureBoot(t *testing.T) {
 	require.EqualError(t, checkSecureBoot(on, off), "image.secureBoot: it was booted with SecureBoot, and would not start "+
 		"the unsigned system that is to be installed; nothing was sent to it; set the key to true, or use an image without "+
 		"SecureBoot")
-	require.EqualError(t, checkSecureBoot(off, on), "image.secureBoot: it was booted without SecureBoot: its image is not "+
-		"for it, or its firmware has not taken the keys of the image; nothing was sent to it; set the key to false, or use "+
+	require.EqualError(t, checkSecureBoot(off, on), "image.secureBoot: it was booted without SecureBoot: its image "+
+		"does not support SecureBoot, or its firmware has not enrolled the keys of the image; nothing was sent to "+
+		"it; set the key to false, or use "+
 		"an image for SecureBoot and an EFI disk without keys")
 }

@@ -106,7 +106,8 @@ func (r *Changes) checkServesAsWanted(ctx context.Context, c nodeChange) error {
 	if err := watch.WaitServing(ctx); err != nil {
 		r.Limiter.Fail(c.Name)
 
-		return fmt.Errorf("%s has its configuration, and does not serve with it: %w; correct what was changed last, and run "+
+		return fmt.Errorf("%s has its new configuration, but does not serve with it: %w; correct what was changed "+
+			"last, and run "+
 			"'pulumi up' again", c.Name, err)
 	}
 
@@ -137,7 +138,7 @@ func (r *Changes) revert(ctx context.Context, c nodeChange, former talosconfig.P
 	if err == nil {
 		err = wait.Until(context.WithoutCancel(ctx), r.Plan.SettleTimeout, r.Progress, func(ctx context.Context) error {
 			if err := talosapi.ApplyLive(ctx, c.Target, c.credentials, text); err != nil {
-				return wait.For("%s to take its former configuration back (%v)", c.Name, err)
+				return wait.For("%s to return to its former configuration (%v)", c.Name, err)
 			}
 
 			return nil
@@ -145,9 +146,9 @@ func (r *Changes) revert(ctx context.Context, c nodeChange, former talosconfig.P
 	}
 
 	if err != nil {
-		return fmt.Sprintf("it still has it (%v), and no further node is changed; to take the change back is not "+
-			"enough, for the state does not know of it", err)
+		return fmt.Sprintf("it still has the changed configuration (%v), and no further node is changed; reverting "+
+			"the change in the stack is not enough, because the state does not contain it", err)
 	}
 
-	return "it has its former configuration back, and no further node is changed"
+	return "its former configuration was restored, and no further node is changed"
 }

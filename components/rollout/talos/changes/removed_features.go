@@ -35,7 +35,8 @@ func (r *Changes) warnOfRemovedFeatures(ctx context.Context, c nodeChange, now t
 // warnOf shows what was found, or why nothing can be.
 func (r *Changes) warnOf(subject string, found []string, err error) {
 	if err != nil {
-		found = []string{fmt.Sprintf("what %s uses of Kubernetes that is gone in the next version cannot be looked for: %v",
+		found = []string{fmt.Sprintf("could not check whether %s uses flags or APIs of Kubernetes that are removed "+
+			"in the next version: %v",
 			subject, wait.Reason(err))}
 	}
 

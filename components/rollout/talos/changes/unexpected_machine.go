@@ -21,8 +21,9 @@ func (r *Changes) checkNotReset(ctx context.Context, c nodeChange) error {
 	case !strings.EqualFold(machine.UUID, c.UUID):
 		return otherMachineError(c, machine.UUID)
 	default:
-		return fmt.Errorf("%s at %s has lost its configuration: its disk was wiped, or the node was reset. It cannot leave "+
-			"the cluster by itself: to have it made again, name it in lifecycle.replace and lifecycle.forceRemove, then run "+
+		return fmt.Errorf("%s at %s has lost its configuration: its disk was wiped, or the node was reset. It "+
+			"cannot leave the cluster by itself: to recreate it, name it in lifecycle.replace and "+
+			"lifecycle.forceRemove, then run "+
 			"'pulumi up' again", c.Name, c.Address)
 	}
 }

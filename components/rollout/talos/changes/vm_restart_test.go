@@ -27,7 +27,7 @@ func TestRestartOfUnreachable(t *testing.T) {
 			}
 
 			require.ErrorContains(t, err, c.Why)
-			require.ErrorContains(t, err, "see that this machine reaches the control planes")
+			require.ErrorContains(t, err, "make sure that this machine reaches the control planes")
 		})
 	}
 }

@@ -31,7 +31,8 @@ func (c *Cluster) BackupEtcd(
 		return talosapi.EtcdSnapshot(ctx, controlPlanes, credentials, c.Plan.TransferTimeout, w)
 	})
 	if err != nil {
-		return fmt.Errorf("no snapshot of etcd could be kept in %s: %w; mend that, or set lifecycle.backup.enabled to false",
+		return fmt.Errorf("no snapshot of etcd could be kept in %s: %w; fix the cause, or set "+
+			"lifecycle.backup.enabled to false",
 			c.Snapshots.Dir, err)
 	}
 
@@ -40,7 +41,7 @@ func (c *Cluster) BackupEtcd(
 		note = "; it is not encrypted: state lifecycle.backup.recipients"
 	}
 
-	c.Progress(fmt.Sprintf("etcd is kept in %s, up to revision %d", s.Path, s.Revision) + note)
+	c.Progress(fmt.Sprintf("snapshot of etcd saved in %s, up to revision %d", s.Path, s.Revision) + note)
 
 	return nil
 }

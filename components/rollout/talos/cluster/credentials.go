@@ -19,7 +19,7 @@ func (c *Cluster) CurrentCredentials(ctx context.Context) (talosapi.Credentials,
 	}
 
 	if !known {
-		return current, fmt.Errorf("the credentials of the cluster are not known after %s", c.Plan.NodeTimeout)
+		return current, fmt.Errorf("the credentials of the cluster were not available within %s", c.Plan.NodeTimeout)
 	}
 
 	return current, nil

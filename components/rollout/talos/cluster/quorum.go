@@ -69,9 +69,11 @@ func (q Quorum) WhyUnknown(node string) error {
 	}
 
 	return spec.Blocked(
-		fmt.Sprintf("etcd does not answer, and whether it needs %s is not known: %s may go on with it", node,
+		fmt.Sprintf("etcd does not answer, and it is unknown whether it needs %s: %s may still have a quorum with it",
+			node,
 			strings.Join(q.silent, ", ")),
-		"see that this machine reaches the control planes; switch off the VMs of those that are broken; then run 'pulumi "+
+		"make sure that this machine reaches the control planes; switch off the VMs of those that are broken; then "+
+			"run 'pulumi "+
 			"up' again",
 	)
 }

@@ -73,13 +73,13 @@ func (w *Watch) check(ctx context.Context) error {
 	w.rendered = parts
 
 	if time.Since(w.Since) < renderTime {
-		return wait.For("%s to render what it runs of Kubernetes", w.Name)
+		return wait.For("%s to render its Kubernetes components", w.Name)
 	}
 
 	if w.Wanted != nil {
 		for _, name := range slices.Sorted(maps.Keys(parts)) {
 			if arg := parts[name].MissingArg(name, w.Wanted); arg != "" {
-				return wait.For("%s to start %s with --%s, which Talos may not let be changed", w.Name, name, arg)
+				return wait.For("%s to start %s with --%s, which Talos may not allow to be changed", w.Name, name, arg)
 			}
 		}
 	}

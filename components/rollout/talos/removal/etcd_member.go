@@ -94,7 +94,7 @@ func (r *Removals) removeEtcdMember(
 	if leaveErr != nil && l.forced {
 		if whyUnreachable == nil {
 			r.Warn(fmt.Sprintf(
-				"%v: another control plane removes its member, for it is named in lifecycle.forceRemove", leaveErr))
+				"%v: another control plane removes its member, because it is named in lifecycle.forceRemove", leaveErr))
 		}
 
 		for _, t := range others {
@@ -115,7 +115,7 @@ func (r *Removals) removeEtcdMember(
 		case leaveErr != nil:
 			return leaveErr
 		default:
-			return wait.For("etcd to let %s go", l.Name)
+			return wait.For("etcd to remove the member of %s", l.Name)
 		}
 	})
 

@@ -19,7 +19,7 @@ func (r *Removals) tolerateIfForced(ctx context.Context, l leavingNode, failed e
 	case !l.forced:
 		return rollout.SuggestForce(failed)
 	default:
-		r.Warn(fmt.Sprintf("%s: %v: %s, for it is named in lifecycle.forceRemove", l.Name, failed, stronger))
+		r.Warn(fmt.Sprintf("%s: %v: %s, because it is named in lifecycle.forceRemove", l.Name, failed, stronger))
 
 		return nil
 	}

@@ -44,7 +44,7 @@ func (r *Removals) readLeavingNode(ctx context.Context, args *pulumi.ResourceHoo
 	applied, err := machineconfig.Applied(hookutil.String(args.OldInputs, "machineConfigurationInput"),
 		hookutil.Strings(args.OldInputs, "configPatches"))
 	if err != nil {
-		return l, fmt.Errorf("%s: what the node was configured with cannot be read: %w", args.Name, err)
+		return l, fmt.Errorf("%s: the configuration of the node cannot be read: %w", args.Name, err)
 	}
 
 	l.Name, l.role = machineconfig.Identity(applied)

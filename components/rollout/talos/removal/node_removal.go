@@ -78,7 +78,7 @@ func (n *nodeRemoval) verifyVM(ctx context.Context) (err error) {
 	n.UUID, err = n.Identities.CheckLeaving(ctx, n.vmResource)
 	if errors.Is(err, vmidentity.ErrUnknown) {
 		return n.tolerateIfForced(ctx, n.leavingNode, err,
-			"it is removed all the same, and what answers at its address is asked for nothing")
+			"it is removed anyway, and nothing is sent to its address")
 	}
 
 	return err
@@ -136,12 +136,12 @@ func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) error {
 		return n.tolerateIfForced(ctx, n.leavingNode, d.Run(ctx), "")
 	}
 
-	err := n.tolerateIfForced(ctx, n.leavingNode, d.Cordon(ctx), "it is removed without")
+	err := n.tolerateIfForced(ctx, n.leavingNode, d.Cordon(ctx), "it is removed without this step")
 	if err != nil || n.whyUnreachable != nil {
 		return err
 	}
 
-	return n.tolerateIfForced(ctx, n.leavingNode, d.Evict(ctx), "its pods are given up")
+	return n.tolerateIfForced(ctx, n.leavingNode, d.Evict(ctx), "its pods are not evicted")
 }
 
 // checkReachable is why the node does not answer, nil when it does. One that is said to be dead is asked once.

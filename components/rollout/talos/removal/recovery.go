@@ -39,7 +39,7 @@ func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
 
 		unknown = q.WhyUnknown(l.Name)
 
-		return wait.For("etcd, whether it has lost its quorum for good")
+		return wait.For("etcd to show whether its quorum is lost permanently")
 	}
 
 	if r.DryRun {
@@ -48,7 +48,7 @@ func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
 		}
 
 		if unknown != nil {
-			r.Warn(fmt.Sprintf("whether %s may go is not known: %v", l.Name, unknown))
+			r.Warn(fmt.Sprintf("could not determine whether %s may be removed: %v", l.Name, unknown))
 		}
 
 		return nil
@@ -65,7 +65,7 @@ func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
 	}
 
 	r.abandoned.Store(true)
-	r.Progress(l.Name + " goes: etcd has lost its quorum")
+	r.Progress(l.Name + " is removed: etcd has lost its quorum")
 
 	return nil
 }

@@ -72,7 +72,7 @@ func (r *Removals) previewRemoval(ctx context.Context, l leavingNode) error {
 
 	members, err := talosapi.EtcdMembers(ctx, r.Peers(l.Target, l.role), l.credentials)
 	if err != nil {
-		r.Warn(fmt.Sprintf("whether %s may leave is not known: %v", l.Name, err))
+		r.Warn(fmt.Sprintf("could not determine whether %s may leave the cluster: %v", l.Name, err))
 
 		return nil
 	}

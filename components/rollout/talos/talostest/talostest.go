@@ -44,10 +44,12 @@ var UnknownQuorum = map[string]struct {
 	Why string
 }{
 	"none is reached": {
-		nil, "etcd does not answer, and whether it needs c-1 is not known: c-1, c-2, c-3 may go on with it",
+		nil, "etcd does not answer, and it is unknown whether it needs c-1: c-1, c-2, c-3 may still have a quorum " +
+			"with it",
 	},
 	"one is off": {
-		[]int{403}, "etcd does not answer, and whether it needs c-1 is not known: c-1, c-2 may go on with it",
+		[]int{403}, "etcd does not answer, and it is unknown whether it needs c-1: c-1, c-2 may still have a " +
+			"quorum with it",
 	},
 	"two are off": {[]int{402, 403}, ""},
 }

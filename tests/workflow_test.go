@@ -276,10 +276,10 @@ func TestPreviewDigestOfTokens(t *testing.T) {
 func TestInstallPulumi(t *testing.T) {
 	t.Parallel()
 
-	// curl, as far as the command asks for it: a release with one file.
+	// curl, as far as the command asks for it: a release with one file, the same each time.
 	bin := t.TempDir()
 	writeScript(t, bin, "curl", `while [ "$1" != -o ]; do shift; done
-echo release > "${2%/*}/pulumi" && tar -czf "$2" -C "${2%/*}" pulumi && rm "${2%/*}/pulumi"
+echo release > "${2%/*}/pulumi" && touch -d @0 "${2%/*}/pulumi" && tar -czf "$2" -C "${2%/*}" pulumi && rm "${2%/*}/pulumi"
 sha256sum "$2" | cut -d ' ' -f 1 > "$SUM"
 `)
 

@@ -169,8 +169,8 @@ func TestDisrupt(t *testing.T) {
 		"the cluster needs it between two acts": {
 			role: spec.RoleWorker, effects: []impact.Effect{impact.EffectUpgrade, impact.EffectReboot}, fails: "check reboot",
 			want: "evaluate, check upgrade, cordon, drain, check upgrade, act upgrade, check reboot, uncordon",
-			err: "n is not changed: it was drained, and is uncordoned again, for the cluster has changed meanwhile: " +
-				"no check reboot",
+			err: "n is not changed: it was drained, and is uncordoned again because the cluster has changed in the " +
+				"meantime: no check reboot",
 		},
 		"it fails": {
 			role: spec.RoleWorker, effects: []impact.Effect{impact.EffectReboot}, fails: "act reboot",

@@ -106,8 +106,8 @@ func (c *Client) DeleteFile(ctx context.Context, host, volume string) error {
 	return c.task(ctx, host, "DELETE", fmt.Sprintf("/nodes/%s/storage/%s/content/%s", host, datastore, volume), nil)
 }
 
-// AwaitDeletions waits for the end of the deletions that run on a host, as far as the credentials see them. The provider
-// does not wait for its own.
+// AwaitDeletions waits for the end of the deletions that run on a host, as far as the credentials see them. The
+// provider does not wait for its own.
 func (c *Client) AwaitDeletions(ctx context.Context, host string) error {
 	var tasks []struct {
 		UPID   proxmox.UPID `json:"upid"`

@@ -154,8 +154,8 @@ func (args *k3sNodeArgs) machine(userData pulumi.StringInput) *proxmoxvm.Args {
 	}
 }
 
-// remade says that this run makes the VM, or makes it again: another one reads its user data when it boots first.
-func (args *k3sNodeArgs) remade() bool {
+// recreated says that this run makes the VM, or makes it again: another one reads its user data when it boots first.
+func (args *k3sNodeArgs) recreated() bool {
 	return args.Absent || args.Replace && !args.State.Replaced
 }
 
@@ -166,7 +166,7 @@ func newUserData(ctx *pulumi.Context, name string, args *k3sNodeArgs,
 	// Other user data would be another instance to cloud-init, which would set a running node up again when it is
 	// restarted. Another host would mean another file.
 	ignored := []string{"nodeName"}
-	if !args.remade() {
+	if !args.recreated() {
 		ignored = append(ignored, "sourceRaw")
 	}
 
@@ -186,7 +186,7 @@ func newUserData(ctx *pulumi.Context, name string, args *k3sNodeArgs,
 		return nil, err
 	}
 
-	if !args.remade() {
+	if !args.recreated() {
 		args.warnOnUserDataDrift(ctx, file)
 	}
 

@@ -87,16 +87,16 @@ func (s *Snapshot) hash(f *os.File) error {
 	}
 
 	if !s.Raw {
-		var stated [sha256.Size]byte
-		if _, err := f.ReadAt(stated[:], content); err != nil {
+		var recorded [sha256.Size]byte
+		if _, err := f.ReadAt(recorded[:], content); err != nil {
 			return err
 		}
 
-		if [sha256.Size]byte(inner.Sum(nil)) != stated {
+		if [sha256.Size]byte(inner.Sum(nil)) != recorded {
 			return errors.New("its content does not match its hash: it was cut off, or changed")
 		}
 
-		whole.Write(stated[:])
+		whole.Write(recorded[:])
 	}
 
 	s.SHA256 = hex.EncodeToString(whole.Sum(nil))

@@ -70,8 +70,8 @@ func short(schematic string) string { return schematic[:min(len(schematic), 8)] 
 
 // Change is all that is known of a node whose configuration is about to change.
 type Change struct {
-	// Silent is why the node tells nothing; nil when it does.
-	Silent error
+	// Unreachable is why the node tells nothing; nil when it does.
+	Unreachable error
 	// Rejected is what the node says of a configuration that it refuses; nil when it takes it.
 	Rejected    error
 	Now, Wanted System
@@ -91,8 +91,8 @@ func (c Change) Upgrades() bool {
 // instead.
 func (c Change) Evaluate() (Effect, string, error) {
 	switch {
-	case c.Silent != nil:
-		return EffectUnknown, "it does not answer: " + c.Silent.Error(), nil
+	case c.Unreachable != nil:
+		return EffectUnknown, "it does not answer: " + c.Unreachable.Error(), nil
 	case c.Rejected != nil:
 		return EffectNone, "nothing is applied",
 			fmt.Errorf("%w; correct the patches, or the configuration key in question", c.Rejected)

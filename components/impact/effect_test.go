@@ -34,7 +34,7 @@ func TestEvaluate(t *testing.T) {
 	}{
 		"nothing": {Change{Now: now, Wanted: now}, EffectNone, "it already has this configuration", ""},
 		"no answer": {
-			Change{Silent: errors.New("connection refused"), Wanted: now},
+			Change{Unreachable: errors.New("connection refused"), Wanted: now},
 			EffectUnknown,
 			"it does not answer: connection refused", "",
 		},
@@ -214,7 +214,7 @@ func TestEvaluateProperties(t *testing.T) {
 			assert.Error(t, err, "nothing goes away that is not allowed to")
 		}
 
-		c.Silent = errors.New("silence")
+		c.Unreachable = errors.New("silence")
 		effect, _, err = c.Evaluate()
 		assert.Equal(t, EffectUnknown, effect)
 		assert.NoError(t, err)

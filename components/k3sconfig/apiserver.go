@@ -49,10 +49,10 @@ func apiServer(p *plan.Plan) (args []string, files []cloudinit.File, err error) 
 		keep("admission-control-config-file", "admission.yaml", text)
 	}
 
-	stated := options(listOf(options(p.K3s.ServerArgs)[apiServerArg]))
+	configured := options(listOf(options(p.K3s.ServerArgs)[apiServerArg]))
 
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if _, there := stated[name]; !there {
+		if _, there := configured[name]; !there {
 			args = append(args, name+"="+all[name])
 		}
 	}

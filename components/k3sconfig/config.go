@@ -143,10 +143,10 @@ func options(args []string) map[string]any {
 	found := map[string]any{}
 
 	for _, arg := range args {
-		name, value, stated := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		name, value, hasValue := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 
 		var one any = value
-		if !stated {
+		if !hasValue {
 			one = true
 		}
 

@@ -57,7 +57,7 @@ func Tail(log string, lines int) string {
 }
 
 // refusals are what K3s says again and again when servers do not let a node in, and what that comes from.
-var refusals = []struct{ said, means string }{
+var refusals = []struct{ message, means string }{
 	{
 		"token CA hash does not match",
 		"its servers have a different certificate authority than the state: another cluster has the address, or " +
@@ -82,7 +82,7 @@ var refusals = []struct{ said, means string }{
 // Advice says what to do about what K3s complains of at the end of a log; empty where that speaks for itself.
 func Advice(log string) string {
 	for _, r := range refusals {
-		if strings.Contains(log, r.said) {
+		if strings.Contains(log, r.message) {
 			return r.means
 		}
 	}

@@ -71,14 +71,14 @@ func (c *Client) Apply(ctx context.Context, all []Manifest, bound time.Duration,
 func (r resources) apply(ctx context.Context, m Manifest) (path string, err error) {
 	to, path, err := r.of(m.Unstructured)
 	if err == nil {
-		_, err = to.Apply(ctx, m.GetName(), m.stated(), metav1.ApplyOptions{FieldManager: manifestManager})
+		_, err = to.Apply(ctx, m.GetName(), m.desired(), metav1.ApplyOptions{FieldManager: manifestManager})
 	}
 
 	return path, err
 }
 
 // stated is what the manifest says of the object, without what only the API server writes.
-func (m Manifest) stated() *unstructured.Unstructured {
+func (m Manifest) desired() *unstructured.Unstructured {
 	object := m.DeepCopy()
 	for _, field := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"} {
 		unstructured.RemoveNestedField(object.Object, "metadata", field)

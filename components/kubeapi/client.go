@@ -138,16 +138,16 @@ func (c *Client) Node(ctx context.Context, name string) (Node, bool, error) {
 }
 
 func nodeOf(n *corev1.Node) Node {
-	var said corev1.NodeCondition
+	var reported corev1.NodeCondition
 
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			said = c
+			reported = c
 		}
 	}
 
 	return Node{
-		Name: n.Name, Ready: said.Status == corev1.ConditionTrue, Reported: said.LastHeartbeatTime.Time,
+		Name: n.Name, Ready: reported.Status == corev1.ConditionTrue, Reported: reported.LastHeartbeatTime.Time,
 		Cordoned: n.Spec.Unschedulable, Ours: n.Annotations[cordonedBy] != "",
 		Labelled: labelled(n), Kubelet: n.Status.NodeInfo.KubeletVersion, Boot: n.Status.NodeInfo.BootID,
 	}

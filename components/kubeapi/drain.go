@@ -33,7 +33,7 @@ func (c *Client) Drain(ctx context.Context, name string, bound time.Duration, pr
 
 	end := time.Now().Add(bound)
 
-	for said := ""; ; {
+	for reported := ""; ; {
 		list, errs := helper.GetPodsForDeletion(name)
 		if err := errors.Join(errs...); err != nil {
 			return fmt.Errorf("the pods of %s cannot be listed: %w", name, err)
@@ -44,9 +44,9 @@ func (c *Client) Drain(ctx context.Context, name string, bound time.Duration, pr
 			return nil
 		}
 
-		if said == "" {
-			said = fmt.Sprintf("draining %s of %d pods (at most %s)", name, len(pods), bound)
-			progress(said)
+		if reported == "" {
+			reported = fmt.Sprintf("draining %s of %d pods (at most %s)", name, len(pods), bound)
+			progress(reported)
 		}
 
 		// 0 would be no bound.
@@ -66,9 +66,9 @@ func (c *Client) Drain(ctx context.Context, name string, bound time.Duration, pr
 		}
 
 		// An admission webhook may deny what it does itself in a moment, or be away while its own pods move.
-		if again := fmt.Sprintf("waiting to evict pods of %s again: %v", name, err); again != said {
-			said = again
-			progress(said)
+		if again := fmt.Sprintf("waiting to evict pods of %s again: %v", name, err); again != reported {
+			reported = again
+			progress(reported)
 		}
 
 		select {

@@ -20,8 +20,8 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// errSilent is why an API server is given up that takes a request and does not answer it.
-var errSilent = errors.New("no answer")
+// errNoAnswer is why an API server is given up that takes a request and does not answer it.
+var errNoAnswer = errors.New("no answer")
 
 // WithRetry returns a client that outlives the API server that it began with. A request is sent again, to each of the
 // servers in turn and for at most the bound, when its connection fails, when it is not answered, or when it is
@@ -119,7 +119,7 @@ func (r *retry) RoundTrip(req *http.Request) (reply *http.Response, err error) {
 
 // send asks one server, and reads all of its answer: its machine may go down while it answers.
 func (r *retry) send(req *http.Request, host string) (*http.Response, error) {
-	ctx, cancel := context.WithTimeoutCause(req.Context(), r.each, errSilent)
+	ctx, cancel := context.WithTimeoutCause(req.Context(), r.each, errNoAnswer)
 	defer cancel()
 
 	attempt := req.Clone(ctx)

@@ -111,16 +111,16 @@ func CheckPatches(s spec.Spec) (spec.Problems, error) {
 // checker collects what is said of the nodes. What several nodes of a pool have in common is said of the first.
 type checker struct {
 	problems, warnings spec.Problems
-	said               map[string]bool
+	reported           map[string]bool
 }
 
 func (c *checker) note(to *spec.Problems, problem spec.Problem) {
-	if key := problem.Path + "\x00" + problem.Rule; !c.said[key] {
-		if c.said == nil {
-			c.said = map[string]bool{}
+	if key := problem.Path + "\x00" + problem.Rule; !c.reported[key] {
+		if c.reported == nil {
+			c.reported = map[string]bool{}
 		}
 
-		c.said[key] = true
+		c.reported[key] = true
 		*to = append(*to, problem)
 	}
 }
@@ -227,14 +227,14 @@ const unknownKeys = "unknown keys found during decoding:"
 
 // keysOnly leaves of what Talos quotes the keys: below a mistyped one there may be a password.
 func keysOnly(err error) string {
-	said, quoted, ok := strings.Cut(err.Error(), unknownKeys)
+	message, quoted, ok := strings.Cut(err.Error(), unknownKeys)
 	if !ok {
 		return oneLine(err)
 	}
 
 	var tree map[string]any
 	if yaml.Unmarshal([]byte(quoted), &tree) != nil {
-		return oneLine(errors.New(said + "unknown keys"))
+		return oneLine(errors.New(message + "unknown keys"))
 	}
 
 	var paths []string
@@ -256,7 +256,7 @@ func keysOnly(err error) string {
 		at = next
 	}
 
-	return oneLine(errors.New(said+unknownKeys)) + " " + strings.Join(paths, ".")
+	return oneLine(errors.New(message+unknownKeys)) + " " + strings.Join(paths, ".")
 }
 
 // remedy for a patch that cannot be applied.

@@ -88,7 +88,7 @@ func ofNode(p *plan.Plan, node plan.Node) []override {
 
 // linkOf says what a configuration tells of the link with the node's address.
 func linkOf(c talosconfig.Provider, node plan.Node) string {
-	var said []string
+	var messages []string
 
 	for _, d := range c.Machine().Network().Devices() {
 		selected := d.Selector() != nil && strings.EqualFold(d.Selector().HardwareAddress(), node.MAC)
@@ -96,21 +96,21 @@ func linkOf(c talosconfig.Provider, node plan.Node) string {
 			continue
 		}
 
-		said = append(said, fmt.Sprint(d.Addresses(), d.DHCP(), d.Ignore()))
+		messages = append(messages, fmt.Sprint(d.Addresses(), d.DHCP(), d.Ignore()))
 		if d.VIPConfig() != nil {
-			said = append(said, d.VIPConfig().IP())
+			messages = append(messages, d.VIPConfig().IP())
 		}
 	}
 
 	for _, l := range c.NetworkCommonLinkConfigs() {
 		if l.Name() == talosimage.LinkName || l.Name() == linkAlias {
 			for _, a := range l.Addresses() {
-				said = append(said, a.Address().String())
+				messages = append(messages, a.Address().String())
 			}
 		}
 	}
 
-	return strings.Join(said, ", ")
+	return strings.Join(messages, ", ")
 }
 
 // checkOverrides says which patch changes what the plan decides. Both configurations are of the same node: without the

@@ -33,7 +33,7 @@ func addPlatform(p *plan.Plan, pool plan.PlannedPool, c *v1alpha1.Config) error 
 		return nil
 	}
 
-	c.ClusterConfig.AllowSchedulingOnControlPlanes = stated(p.SchedulableControls)
+	c.ClusterConfig.AllowSchedulingOnControlPlanes = explicit(p.SchedulableControls)
 
 	return addAPIServer(p.APIServer, c.MachineConfig, c.ClusterConfig.APIServerConfig)
 }

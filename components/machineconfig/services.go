@@ -82,14 +82,15 @@ func registryMirrors(contract *talosconfig.VersionContract, p *plan.Plan, m *v1a
 
 			m.MachineRegistries.RegistryMirrors[mirror.Registry] = &v1alpha1.RegistryMirrorConfig{
 				MirrorEndpoints:    mirror.Endpoints,
-				MirrorOverridePath: stated(mirror.Options.OverridePath), MirrorSkipFallback: stated(mirror.Options.SkipFallback),
+				MirrorOverridePath: explicit(mirror.Options.OverridePath),
+				MirrorSkipFallback: explicit(mirror.Options.SkipFallback),
 			}
 
 			continue
 		}
 
 		doc := cri.NewRegistryMirrorConfigV1Alpha1(mirror.Registry)
-		doc.RegistrySkipFallback = stated(mirror.Options.SkipFallback)
+		doc.RegistrySkipFallback = explicit(mirror.Options.SkipFallback)
 
 		for _, endpoint := range mirror.Endpoints {
 			u, err := url.Parse(endpoint)
@@ -98,7 +99,7 @@ func registryMirrors(contract *talosconfig.VersionContract, p *plan.Plan, m *v1a
 			}
 
 			doc.RegistryEndpoints = append(doc.RegistryEndpoints, cri.RegistryEndpoint{
-				EndpointURL: meta.URL{URL: u}, EndpointOverridePath: stated(mirror.Options.OverridePath),
+				EndpointURL: meta.URL{URL: u}, EndpointOverridePath: explicit(mirror.Options.OverridePath),
 			})
 		}
 
@@ -109,7 +110,7 @@ func registryMirrors(contract *talosconfig.VersionContract, p *plan.Plan, m *v1a
 }
 
 // stated is nil for what is the default.
-func stated(v bool) *bool {
+func explicit(v bool) *bool {
 	if !v {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-func (r *resolver) checkCluster(p *plan.Plan, stated spec.CNIName) {
+func (r *resolver) checkCluster(p *plan.Plan, configured spec.CNIName) {
 	c := r.Spec.Cluster
 
 	switch {
@@ -45,7 +45,7 @@ func (r *resolver) checkCluster(p *plan.Plan, stated spec.CNIName) {
 			"use an odd number")
 	}
 
-	r.CheckSystem(p, stated)
+	r.CheckSystem(p, configured)
 
 	if r.IsK3s() {
 		for _, pool := range r.pools {

@@ -57,7 +57,7 @@ func (r *resolver) refuse(kind spec.Distribution, keys []specKey) {
 	}
 
 	for _, k := range keys {
-		if k.stated {
+		if k.configured {
 			r.Problems.Add(k.path, `belongs to cluster.kind "`+string(other)+`"`, k.value,
 				`leave it out, or change cluster.kind, which is "`+string(kind)+`"`)
 		}

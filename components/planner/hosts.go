@@ -71,8 +71,8 @@ func (r *resolver) checkResources(path string, given spec.Resources) {
 	r.CheckBounds(path+".memoryMiB", given.MemoryMiB, 0, 1_000_000_000)
 }
 
-// statedHost is the host that a node, or its pool, names; the only host there is needs no naming.
-func (r *resolver) statedHost(p *pool, m poolNode) string {
+// configuredHost is the host that a node, or its pool, names; the only host there is needs no naming.
+func (r *resolver) configuredHost(p *pool, m poolNode) string {
 	switch {
 	case m.Host != "":
 		return m.Host
@@ -92,12 +92,13 @@ func (r *resolver) place() []plan.HostAllocation {
 	for _, p := range r.pools {
 		placed := &placement.Pool{
 			Path: p.path, Role: p.Role, Host: p.Host, Planned: p.planned.Nodes,
-			Profile: spec.Resources{VCPU: *p.vmDefaults.Cores, MemoryMiB: *p.vmDefaults.MemoryMiB},
-			Stated:  make([]placement.Node, 0, len(p.members)),
+			Profile:    spec.Resources{VCPU: *p.vmDefaults.Cores, MemoryMiB: *p.vmDefaults.MemoryMiB},
+			Configured: make([]placement.Node, 0, len(p.members)),
 		}
 
 		for _, m := range p.members {
-			placed.Stated = append(placed.Stated, placement.Node{Path: m.path, Host: m.Host, Pin: r.statedHost(p, m)})
+			placed.Configured = append(placed.Configured,
+				placement.Node{Path: m.path, Host: m.Host, Pin: r.configuredHost(p, m)})
 		}
 
 		pools = append(pools, placed)

@@ -134,13 +134,13 @@ const nothingFree = "choose another address"
 
 // freeAddressAfter is the first address after another that is not taken.
 func (r *resolver) freeAddressAfter(after netip.Addr) (netip.Addr, bool) {
-	if r.statedAddresses == nil {
-		r.statedAddresses = map[netip.Addr]bool{r.vip: true}
+	if r.configuredAddresses == nil {
+		r.configuredAddresses = map[netip.Addr]bool{r.vip: true}
 
 		for _, p := range r.pools {
 			for _, m := range p.members {
 				if a, err := netip.ParseAddr(m.Address); err == nil {
-					r.statedAddresses[a] = true
+					r.configuredAddresses[a] = true
 				}
 			}
 		}
@@ -157,7 +157,7 @@ func (r *resolver) freeAddressAfter(after netip.Addr) (netip.Addr, bool) {
 			}
 		}
 
-		if !held && !r.statedAddresses[a] && r.unusable(a) == "" {
+		if !held && !r.configuredAddresses[a] && r.unusable(a) == "" {
 			return a, true
 		}
 	}
@@ -177,7 +177,7 @@ func (r *resolver) checkGPU(seen map[string]string, p *pool, m poolNode, n plan.
 		return
 	}
 
-	host := r.statedHost(p, m)
+	host := r.configuredHost(p, m)
 	if host == "" {
 		r.Problems.Add(m.path+".host", "is required: a GPU is in a host", "", "name the host that has "+n.GPU.BDF)
 

@@ -49,7 +49,7 @@ func (r *resolver) checkRegion(p *plan.Plan) {
 
 	check := func(path string, s spec.VMSpec) {
 		for _, label := range []string{corev1.LabelTopologyRegion, corev1.LabelTopologyZone} {
-			if value, stated := s.Labels[label]; stated {
+			if value, configured := s.Labels[label]; configured {
 				r.Problems.Add(path+".labels."+label, "is set by cluster.region", value, "leave one of the two out")
 			}
 		}

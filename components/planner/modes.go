@@ -139,7 +139,7 @@ func (r *resolver) checkExternal() {
 	exclude("cluster.endpoint.names", len(s.Cluster.Endpoint.Names) > 0, "")
 
 	for _, key := range platformKeys(s) {
-		exclude(key.path, key.stated, key.value)
+		exclude(key.path, key.configured, key.value)
 	}
 
 	exclude("network.timeServers", len(s.Network.TimeServers) > 0, "")

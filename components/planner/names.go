@@ -143,7 +143,7 @@ func (r *resolver) members(p *pool) []poolNode {
 
 		found = make([]poolNode, *p.Count)
 		for i := range found {
-			found[i] = poolNode{ordinal: i + 1, path: p.path, NodeSpec: nothingStated}
+			found[i] = poolNode{ordinal: i + 1, path: p.path, NodeSpec: emptyNodeSpec}
 		}
 
 		return found

@@ -145,13 +145,13 @@ func (r *resolver) node(p *pool, s spec.VMSpec) plan.Node {
 
 // nics of a shape, without their MAC addresses.
 func (r *resolver) nics(s spec.VMSpec) []plan.Interface {
-	stated := s.NICs
-	if stated == nil {
-		stated = []spec.NIC{{}}
+	configured := s.NICs
+	if configured == nil {
+		configured = []spec.NIC{{}}
 	}
 
-	all := make([]plan.Interface, 0, len(stated))
-	for _, n := range stated {
+	all := make([]plan.Interface, 0, len(configured))
+	for _, n := range configured {
 		n.Bridge = cmp.Or(n.Bridge, r.Spec.Network.Bridge)
 		all = append(all, plan.Interface{
 			Bridge: n.Bridge, VLAN: valueOr(n.VLAN, r.Spec.Network.VLAN), MTU: valueOr(n.MTU, r.Spec.Network.MTU),

@@ -14,15 +14,15 @@ import (
 type resolver struct {
 	cluster.Resolver
 
-	network         netip.Prefix
-	gateway         netip.Addr
-	vip             netip.Addr
-	apiFrom         []netip.Prefix
-	ingressRules    []ingressRule
-	pools           []*pool
-	writesAddresses bool                   // into machine configuration, at least some
-	statedAddresses map[netip.Addr]bool    // by nodes, for suggestions; nil until one is made
-	suggestedVMIDs  []ranges.Interval[int] // by problems that have been found
+	network             netip.Prefix
+	gateway             netip.Addr
+	vip                 netip.Addr
+	apiFrom             []netip.Prefix
+	ingressRules        []ingressRule
+	pools               []*pool
+	writesAddresses     bool                   // into machine configuration, at least some
+	configuredAddresses map[netip.Addr]bool    // by nodes, for suggestions; nil until one is made
+	suggestedVMIDs      []ranges.Interval[int] // by problems that have been found
 }
 
 // pool is a pool while it is resolved.
@@ -45,11 +45,11 @@ type poolNode struct {
 	gpu *spec.GPUSpec
 }
 
-// nothingStated is the spec of a node that is only counted.
-var nothingStated = &spec.NodeSpec{}
+// emptyNodeSpec is the spec of a node that is only counted.
+var emptyNodeSpec = &spec.NodeSpec{}
 
 // statesVM says whether the node states something of its own VM.
-func (m poolNode) statesVM() bool { return m.NodeSpec != nothingStated && !m.VMSpec.IsZero() }
+func (m poolNode) statesVM() bool { return m.NodeSpec != emptyNodeSpec && !m.VMSpec.IsZero() }
 
 // ingressRule is what the operator opens in addition.
 type ingressRule struct {
@@ -59,9 +59,9 @@ type ingressRule struct {
 
 // specKey is a key of the spec: whether the operator states it, and with what value.
 type specKey struct {
-	path   string
-	stated bool
-	value  string
+	path       string
+	configured bool
+	value      string
 }
 
 func valueOr[T any](v *T, fallback T) T {

@@ -23,7 +23,7 @@ type staleCluster struct {
 func (r staleCluster) VMsOn(_ context.Context, host string) ([]proxmoxapi.VM, error) {
 	vms, answers := r.hosts[host]
 	if !answers {
-		return nil, fmt.Errorf("asking %s: %w", host, proxmoxapi.ErrHostSilent)
+		return nil, fmt.Errorf("asking %s: %w", host, proxmoxapi.ErrHostUnreachable)
 	}
 
 	return vms, nil

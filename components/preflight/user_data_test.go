@@ -182,7 +182,7 @@ func TestUserDataOfOthers(t *testing.T) {
 		},
 		"who uses the file is unknown": {
 			vms: []proxmoxapi.VM{away}, cloud: cloudHost{
-				snippets: []string{file}, shared: true, unread: map[int]error{702: proxmoxapi.ErrHostSilent},
+				snippets: []string{file}, shared: true, unread: map[int]error{702: proxmoxapi.ErrHostUnreachable},
 			},
 			want: "pools.server: its user data " + file + " already exists, and it could not be determined whether " +
 				"VM 702 (VMID 702 on host b) uses it: cannot reach that host (given: edge-server-1); make sure " +

@@ -52,8 +52,8 @@ var (
 	ErrUntrusted = errors.New("shows a certificate that this machine does not trust")
 	// ErrOffline means that nothing is to be asked.
 	ErrOffline = errors.New("is not asked")
-	// ErrHostSilent means that Proxmox VE cannot reach the host that was asked about.
-	ErrHostSilent = errors.New("cannot reach that host")
+	// ErrHostUnreachable means that Proxmox VE cannot reach the host that was asked about.
+	ErrHostUnreachable = errors.New("cannot reach that host")
 )
 
 // Client asks one Proxmox VE cluster.
@@ -184,18 +184,18 @@ func (c *Client) explain(call string, err error) error {
 		return fmt.Errorf("Proxmox VE at %s %w (%s)", c.endpoint, ErrRefused, call)
 	case errors.As(err, &denied):
 		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrRefused, call, denied)
-	case errors.As(err, &failed) && failed.silent():
-		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrHostSilent, call, err)
+	case errors.As(err, &failed) && failed.hostUnreachable():
+		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrHostUnreachable, call, err)
 	case strings.Contains(err.Error(), "hostname lookup '"):
 		// The host has left the cluster, and its VMs have not.
-		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrHostSilent, call, err)
+		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrHostUnreachable, call, err)
 	case failed.code > 0, errors.As(err, new(notAnswerError)):
 		return fmt.Errorf("Proxmox VE at %s answers %s with: %w", c.endpoint, call, err)
 	case errors.As(err, &certificate):
 		return fmt.Errorf("Proxmox VE at %s %w: %w", c.endpoint, ErrUntrusted, certificate.Err)
 	case timeout && strings.Contains(call, " /nodes/") && !dialing(err):
 		// Proxmox VE itself was reached: it waits for a host that has just gone longer than we wait for it.
-		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrHostSilent, call, err)
+		return fmt.Errorf("Proxmox VE at %s %w (%s): %w", c.endpoint, ErrHostUnreachable, call, err)
 	case transport != nil:
 		return fmt.Errorf("Proxmox VE at %s %w: %w", c.endpoint, ErrUnreachable, err)
 	default:

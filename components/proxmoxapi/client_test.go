@@ -27,7 +27,7 @@ func TestFailures(t *testing.T) {
 			"answers GET /nodes/pve/hardware/pci?pci-class-blacklist= with: 501 Not Implemented",
 		},
 		595: {
-			ErrHostSilent,
+			ErrHostUnreachable,
 			"cannot reach that host (GET /nodes/pve/hardware/pci?pci-class-blacklist=): 595 status code 595",
 		},
 	} {
@@ -48,7 +48,7 @@ func TestFailures(t *testing.T) {
 				t.Errorf("got %v, want %s", err, want.said)
 			}
 
-			for _, kind := range []error{ErrRefused, ErrHostSilent, ErrUnreachable, ErrUntrusted} {
+			for _, kind := range []error{ErrRefused, ErrHostUnreachable, ErrUnreachable, ErrUntrusted} {
 				if errors.Is(err, kind) != errors.Is(want.kind, kind) {
 					t.Errorf("%v: %v", err, kind)
 				}

@@ -235,4 +235,4 @@ func (e failedError) Error() string {
 }
 
 // silent says that a call was handed on to a host which did not answer: from 595 on, a status is the proxy's own.
-func (e failedError) silent() bool { return e.code >= 595 && e.code <= 599 }
+func (e failedError) hostUnreachable() bool { return e.code >= 595 && e.code <= 599 }

@@ -153,7 +153,7 @@ func TestTransportFaults(t *testing.T) {
 				assert.Equal(t, k.unknown, strings.HasSuffix(err.Error(), "; it is unknown whether the request was "+
 					"carried out"), err)
 
-				for _, of := range []error{ErrRefused, ErrHostSilent, ErrUnreachable, ErrUntrusted} {
+				for _, of := range []error{ErrRefused, ErrHostUnreachable, ErrUnreachable, ErrUntrusted} {
 					assert.Equal(t, errors.Is(c.is, of), errors.Is(err, of), "%v: %v", err, of)
 				}
 			}

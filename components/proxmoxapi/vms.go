@@ -33,8 +33,8 @@ type VM struct {
 	MemoryMiB int
 	// Stopped is true only where its host has just been asked, and says that it is off.
 	Stopped bool
-	// Silent says that its host was asked, and does not answer.
-	Silent bool
+	// Unreachable says that its host was asked, and does not answer.
+	Unreachable bool
 }
 
 // Label names it, whether its name is known or not.
@@ -283,8 +283,8 @@ func (c *Client) Find(ctx context.Context, vmid int) (VM, bool, error) {
 	v, now, err := c.current(ctx, vmid)
 
 	switch {
-	case errors.Is(err, ErrHostSilent) && v.ID != 0:
-		v.Silent = true
+	case errors.Is(err, ErrHostUnreachable) && v.ID != 0:
+		v.Unreachable = true
 
 		return v, true, nil
 	case err != nil || v.ID == 0:

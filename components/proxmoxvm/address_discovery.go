@@ -148,14 +148,13 @@ var (
 // ask asks the agent itself, for what the provider has seen may be old. An agent that has said nothing to the provider
 // all the time is asked once. A VM that is missing twice is not waited for: nothing creates it any more.
 func (d *Discovery) ask(ctx context.Context, n plan.Node, answering bool, progress func(string)) (netip.Addr, error) {
-	silent := fmt.Errorf("%s (VMID %d, %s) reports no address inside network.cidr %s. The usual causes: the guest agent "+
-		"is not in the image that "+
-		"the node booted (extension %s); DHCP gave it no address (bridge, VLAN, DHCP server); or the address lies in "+
+	noAddress := fmt.Errorf("%s (VMID %d, %s) reports no address inside network.cidr %s. The usual causes: the guest "+
+		"agent is not in the image that the node booted (extension %s); DHCP gave it no address (bridge, VLAN, DHCP server); or the address lies in "+
 		"another network. "+
 		"lifecycle.agentTimeout (%s) bounds the wait", n.Name, n.VMID, n.MAC, d.Network, plan.GuestAgent, d.Timeout)
 
 	if d.Proxmox == nil {
-		return netip.Addr{}, silent
+		return netip.Addr{}, noAddress
 	}
 
 	missing := false
@@ -174,7 +173,7 @@ func (d *Discovery) ask(ctx context.Context, n plan.Node, answering bool, progre
 		case err != nil || found.IsValid():
 			return found, err
 		case over:
-			return netip.Addr{}, silent
+			return netip.Addr{}, noAddress
 		default:
 			missing = false
 		}

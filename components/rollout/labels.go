@@ -33,7 +33,7 @@ func (l labeler) hostsByVMID(ctx context.Context) (map[int]string, error) {
 
 	vms, err := l.Identities.VMs(ctx)
 	for _, v := range vms {
-		if !v.Silent {
+		if !v.Unreachable {
 			hosts[v.ID] = v.Host
 		}
 	}

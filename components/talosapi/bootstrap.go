@@ -40,8 +40,8 @@ const (
 type EtcdReport []struct {
 	Name string
 	Data EtcdData
-	// Lacks is what is waited for until it says one of the last two.
-	Lacks string
+	// Missing is what is waited for until it says one of the last two.
+	Missing string
 }
 
 // Any says whether one of the control planes has said one of these.
@@ -60,17 +60,17 @@ func (r EtcdReport) count(data []EtcdData) (n int) {
 	return n
 }
 
-// Lacks is what has to be waited for until all have said something.
-func (r EtcdReport) Lacks() string {
-	var lacks []string
+// Missing is what has to be waited for until all have said something.
+func (r EtcdReport) Missing() string {
+	var missing []string
 
 	for _, one := range r {
-		if one.Lacks != "" {
-			lacks = append(lacks, one.Lacks)
+		if one.Missing != "" {
+			missing = append(missing, one.Missing)
 		}
 	}
 
-	return strings.Join(lacks, "; ")
+	return strings.Join(missing, "; ")
 }
 
 // AskEtcd asks each of the control planes for its own etcd.
@@ -84,14 +84,14 @@ func AskEtcd(ctx context.Context, controlPlanes []Target, c Credentials) EtcdRep
 			report[i].Name = t.Name
 
 			err := with(ctx, t, c, func(ctx context.Context, api *client.Client) error {
-				report[i].Data, report[i].Lacks = etcdData(ctx, t, api)
+				report[i].Data, report[i].Missing = etcdData(ctx, t, api)
 
 				return nil
 			})
 
 			switch {
 			case err != nil:
-				report[i].Lacks = err.Error()
+				report[i].Missing = err.Error()
 			case report[i].Data == EtcdUnknown && Unconfigured(ctx, t):
 				report[i].Data = EtcdUnconfigured
 			}
@@ -105,7 +105,7 @@ func AskEtcd(ctx context.Context, controlPlanes []Target, c Credentials) EtcdRep
 
 // etcdData asks one control plane. The state of the service alone proves nothing: a member that starts is in the state
 // of one that waits.
-func etcdData(ctx context.Context, t Target, api *client.Client) (data EtcdData, lacks string) {
+func etcdData(ctx context.Context, t Target, api *client.Client) (data EtcdData, missing string) {
 	found, err := services(ctx, api)
 	if err != nil {
 		return EtcdUnknown, fmt.Sprintf("%s to run with its configuration (%s)", t.Name, brief(err))
@@ -183,7 +183,7 @@ func Bootstrap(ctx context.Context, controlPlanes []Target, c Credentials, from 
 		case report.Any(EtcdHeld):
 			return nil
 		case !report.All(EtcdEmpty):
-			return wait.For("%s", report.Lacks())
+			return wait.For("%s", report.Missing())
 		default:
 			return nodes[0].bootstrap(parent, from)
 		}

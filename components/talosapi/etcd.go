@@ -26,12 +26,12 @@ var ErrNoEtcd = errors.New("etcd does not answer")
 // EtcdMembers are the members of etcd as the first of the control planes lists them that answers, and how each member
 // is by its own word.
 func EtcdMembers(ctx context.Context, controlPlanes []Target, c Credentials) ([]etcd.Member, error) {
-	var said []string
+	var messages []string
 
 	for _, t := range controlPlanes {
 		members, err := listed(ctx, t, c)
 		if err != nil {
-			said = append(said, fmt.Sprintf("%s: %s", t.Name, brief(err)))
+			messages = append(messages, fmt.Sprintf("%s: %s", t.Name, brief(err)))
 
 			continue
 		}
@@ -46,7 +46,7 @@ func EtcdMembers(ctx context.Context, controlPlanes []Target, c Credentials) ([]
 		return members, nil
 	}
 
-	return nil, fmt.Errorf("%w (%s)", ErrNoEtcd, strings.Join(said, "; "))
+	return nil, fmt.Errorf("%w (%s)", ErrNoEtcd, strings.Join(messages, "; "))
 }
 
 func listed(ctx context.Context, t Target, c Credentials) ([]etcd.Member, error) {

@@ -297,7 +297,7 @@ func install(ctx context.Context, api *client.Client, image string) error {
 		return err
 	}
 
-	var said string
+	var reported string
 
 	for {
 		step, err := progress.Recv()
@@ -312,11 +312,11 @@ func install(ctx context.Context, api *client.Client, image string) error {
 		switch p := step.GetProgress().GetResponse().(type) {
 		case *machineapi.LifecycleServiceInstallProgress_Message:
 			if line := strings.TrimSpace(p.Message); line != "" {
-				said = line
+				reported = line
 			}
 		case *machineapi.LifecycleServiceInstallProgress_ExitCode:
 			if p.ExitCode != 0 {
-				return fmt.Errorf("its installer failed with exit code %d, after %q", p.ExitCode, said)
+				return fmt.Errorf("its installer failed with exit code %d, after %q", p.ExitCode, reported)
 			}
 
 			return nil

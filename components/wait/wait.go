@@ -39,11 +39,11 @@ func Until(ctx context.Context, bound time.Duration, report Reporter, question f
 	defer cancel()
 
 	var (
-		last   string
-		said   time.Time
-		start  = time.Now()
-		end, _ = ctx.Deadline()
-		ticker = time.NewTicker(PollInterval)
+		last     string
+		reported time.Time
+		start    = time.Now()
+		end, _   = ctx.Deadline()
+		ticker   = time.NewTicker(PollInterval)
 	)
 	defer ticker.Stop()
 
@@ -64,10 +64,10 @@ func Until(ctx context.Context, bound time.Duration, report Reporter, question f
 			waiting = last
 		}
 
-		if waiting != last || time.Since(said) > reportInterval {
+		if waiting != last || time.Since(reported) > reportInterval {
 			report(fmt.Sprintf("waiting for %s (%s of at most %s)", waiting, time.Since(start).Round(time.Second), bound))
 
-			last, said = waiting, time.Now()
+			last, reported = waiting, time.Now()
 		}
 
 		select {

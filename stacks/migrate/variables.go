@@ -73,7 +73,7 @@ func read(name string, text []byte) (*values, error) {
 	}
 
 	if problems.HasErrors() {
-		return nil, said(problems)
+		return nil, diagnosticsError(problems)
 	}
 
 	attributes, problems := file.Body.JustAttributes()
@@ -124,14 +124,14 @@ func read(name string, text []byte) (*values, error) {
 	}
 
 	if problems.HasErrors() {
-		return nil, said(problems)
+		return nil, diagnosticsError(problems)
 	}
 
 	return v, nil
 }
 
 // said writes what HCL found, without the values: they may be secret.
-func said(problems hcl.Diagnostics) error {
+func diagnosticsError(problems hcl.Diagnostics) error {
 	var lines []string
 
 	for _, p := range problems {

@@ -392,15 +392,15 @@ func (d *drawing) network() {
 	}
 
 	p := d.plan
-	said := p.Network.String()
+	text := p.Network.String()
 
 	for _, pool := range p.Pools {
 		if len(pool.Nodes) > 0 {
 			nic := pool.Nodes[0].NICs[0]
-			said += "  ·  bridge " + nic.Bridge
+			text += "  ·  bridge " + nic.Bridge
 
 			if nic.VLAN != 0 {
-				said += fmt.Sprintf("  ·  VLAN %d", nic.VLAN)
+				text += fmt.Sprintf("  ·  VLAN %d", nic.VLAN)
 			}
 
 			break
@@ -408,10 +408,10 @@ func (d *drawing) network() {
 	}
 
 	if p.Gateway.IsValid() {
-		said += "  ·  gateway " + p.Gateway.String()
+		text += "  ·  gateway " + p.Gateway.String()
 	}
 
-	d.text(d.width/2, d.height-66, 13, attr("text-anchor", "middle", "fill", ink), said)
+	d.text(d.width/2, d.height-66, 13, attr("text-anchor", "middle", "fill", ink), text)
 }
 
 // legend explains the colours, those that there are.

@@ -359,12 +359,12 @@ func TypeNames(types []string) string {
 		"boolean": "true or false", "null": "nothing",
 	}
 
-	var said []string
+	var lines []string
 	for _, t := range types {
-		said = append(said, names[t])
+		lines = append(lines, names[t])
 	}
 
-	return strings.Join(said, " or ")
+	return strings.Join(lines, " or ")
 }
 
 // describe is what the schema says of a key.

@@ -7,7 +7,7 @@ import (
 
 // CheckSystem decides what the nodes run: Talos or K3s, and Kubernetes with its network. It takes the CNI that the
 // operator has stated, empty where a default applies.
-func (r *Resolver) CheckSystem(p *plan.Plan, stated spec.CNIName) {
+func (r *Resolver) CheckSystem(p *plan.Plan, configured spec.CNIName) {
 	r.checkOutputs(p)
 
 	if r.IsK3s() {
@@ -18,7 +18,7 @@ func (r *Resolver) CheckSystem(p *plan.Plan, stated spec.CNIName) {
 
 	p.Talos, p.Kubernetes = r.versions()
 	p.Contract = r.contract(p.Talos)
-	r.checkCNI(p, stated)
+	r.checkCNI(p, configured)
 	r.checkDiscovery(p)
 	r.checkTailscale()
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // checkCNI takes what the operator has stated, empty where a default applies.
-func (r *Resolver) checkCNI(p *plan.Plan, stated spec.CNIName) {
+func (r *Resolver) checkCNI(p *plan.Plan, configured spec.CNIName) {
 	c := r.Spec.Cluster.CNI
 	p.CNI, p.KubeProxy = c.Name, *c.KubeProxy
 
@@ -19,7 +19,7 @@ func (r *Resolver) checkCNI(p *plan.Plan, stated spec.CNIName) {
 		return
 	}
 
-	if r.Spec.Environment == spec.EnvironmentProduction && p.Bootstrap == spec.BootstrapPulumi && stated == "" {
+	if r.Spec.Environment == spec.EnvironmentProduction && p.Bootstrap == spec.BootstrapPulumi && configured == "" {
 		r.Warn("cluster.cni.name",
 			"is not set, and a running cluster keeps its pod network: Flannel enforces no network policies",
 			string(c.Name), "state flannel, cilium or none")

@@ -186,10 +186,10 @@ func (r *Resolver) checkK3sAPIServerArgs(args []string) {
 
 	for i, arg := range args {
 		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--kube-apiserver-arg="), "=")
-		_, stated := own[name]
+		_, configured := own[name]
 
 		switch {
-		case stated:
+		case configured:
 			r.Problems.Add(checks.At("k3s.serverArgs", i), "is already set by cluster.apiServer", arg, "leave one "+
 				"of the two out")
 		case a.Authentication != nil && strings.HasPrefix(name, "oidc-"), a.OIDC != nil && name == "authentication-config":

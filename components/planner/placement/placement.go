@@ -80,7 +80,7 @@ func (pl *placer) place() {
 // checkPinned: with strategy pin nothing is left to chance, not even where there is one host only.
 func (pl *placer) checkPinned() {
 	for _, p := range pl.pools {
-		for _, m := range p.Stated {
+		for _, m := range p.Configured {
 			if p.Host != "" || m.Host != "" {
 				continue
 			}
@@ -98,7 +98,7 @@ func (pl *placer) checkPinned() {
 func (pl *placer) warnMoved(p *Pool) {
 	warned := map[string]bool{}
 
-	for i, m := range p.Stated {
+	for i, m := range p.Configured {
 		path := m.Path
 		if m.Host == "" {
 			path = p.Path // the same for all nodes of the pool
@@ -118,7 +118,7 @@ func (pl *placer) warnMoved(p *Pool) {
 
 // pin is the host that a node must have.
 func (pl *placer) pin(p *Pool, i int) (host int, ok bool) {
-	host, ok = pl.index[p.Stated[i].Pin]
+	host, ok = pl.index[p.Configured[i].Pin]
 
 	return host, ok
 }

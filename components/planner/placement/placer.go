@@ -26,9 +26,9 @@ type Pool struct {
 	Host string
 	// Profile is what a node needs that says nothing of its own.
 	Profile spec.Resources
-	// Planned are the nodes, which are given their hosts; Stated are they as the operator wrote them.
-	Planned []plan.Node
-	Stated  []Node
+	// Planned are the nodes, which are given their hosts; Configured are they as the operator wrote them.
+	Planned    []plan.Node
+	Configured []Node
 }
 
 // Node is a node as the operator wrote it.

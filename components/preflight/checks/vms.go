@@ -68,7 +68,7 @@ func (c *Checker) refreshVMs(ctx context.Context) error {
 
 	for i, host := range asked {
 		switch {
-		case errors.Is(errs[i], proxmoxapi.ErrHostSilent):
+		case errors.Is(errs[i], proxmoxapi.ErrHostUnreachable):
 			c.Unreachable[host] = errs[i]
 		case errs[i] != nil:
 			return errs[i]
@@ -85,7 +85,7 @@ func (c *Checker) refreshVMs(ctx context.Context) error {
 			c.VMs[i] = heard
 		}
 
-		c.VMs[i].Silent = c.Unreachable[v.Host] != nil
+		c.VMs[i].Unreachable = c.Unreachable[v.Host] != nil
 	}
 
 	return nil

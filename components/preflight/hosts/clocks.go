@@ -20,7 +20,7 @@ func (c Checker) checkClock(ctx context.Context, host string) error {
 	at, err := c.Proxmox.Time(ctx, host)
 
 	switch {
-	case errors.Is(err, proxmoxapi.ErrRefused), errors.Is(err, proxmoxapi.ErrHostSilent):
+	case errors.Is(err, proxmoxapi.ErrRefused), errors.Is(err, proxmoxapi.ErrHostUnreachable):
 		return nil
 	case err != nil:
 		// Nothing needs it.

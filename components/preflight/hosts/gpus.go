@@ -31,7 +31,7 @@ func (c Checker) CheckGPUs(ctx context.Context) error {
 		}
 
 		switch a := answers[n.Host]; {
-		case errors.Is(a.err, proxmoxapi.ErrHostSilent) && !c.Absent[n.VMID]:
+		case errors.Is(a.err, proxmoxapi.ErrHostUnreachable) && !c.Absent[n.VMID]:
 			c.Warnings = append(c.Warnings, spec.Problem{
 				Path: bdfPath(n), Rule: "was not checked: Proxmox VE cannot reach host " + n.Host, Value: n.GPU.BDF,
 			})
@@ -40,7 +40,7 @@ func (c Checker) CheckGPUs(ctx context.Context) error {
 				Path: bdfPath(n), Rule: fmt.Sprintf("was not checked: %v", a.err),
 				Value: n.GPU.BDF,
 			})
-		case errors.Is(a.err, proxmoxapi.ErrHostSilent):
+		case errors.Is(a.err, proxmoxapi.ErrHostUnreachable):
 			c.reportUnreachableHost(n.Host)
 		case a.err != nil:
 			return a.err

@@ -60,7 +60,7 @@ func TestGPUs(t *testing.T) {
   - pools.gpu.gpus.2.bdf: is not a PCI device of host b (given: 0000:02:00); run 'lspci -Dnn' on that host, and correct it`)
 
 	// A card that is gone and a host that is down stop nothing that is there already.
-	there := &preflighttest.ManyHosts{Silent: "b"}
+	there := &preflighttest.ManyHosts{Unreachable: "b"}
 	for _, n := range p().Nodes() {
 		there.Listed = append(there.Listed, proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: n.Host})
 	}
@@ -78,8 +78,8 @@ func TestGPUs(t *testing.T) {
 	}, s.Warnings)
 
 	s = read(t, p(), &preflighttest.ManyHosts{
-		Silent:  "b",
-		Devices: map[string][]proxmoxapi.PCIDevice{"a": {other, {BDF: "0000:01:00.0", IOMMUGroup: 1}}},
+		Unreachable: "b",
+		Devices:     map[string][]proxmoxapi.PCIDevice{"a": {other, {BDF: "0000:01:00.0", IOMMUGroup: 1}}},
 	})
 	require.NoError(t, s.CheckGPUs(t.Context()))
 	assert.EqualError(t, s.Problems.Err(), `the configuration has 1 problem:

@@ -27,14 +27,14 @@ func (c Checker) CheckHostKeys(ctx context.Context) error {
 	}
 
 	for _, host := range slices.Sorted(maps.Keys(used)) {
-		stated, there := c.Plan.SSH.HostKeys[host]
+		configured, there := c.Plan.SSH.HostKeys[host]
 		if !there {
 			continue
 		}
 
 		path := "proxmox.ssh.hostKeys." + host
 
-		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(stated))
+		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(configured))
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}

@@ -65,7 +65,7 @@ func (c Checker) CheckHosts(ctx context.Context) error {
 // checkHost asks a host for the datastores and bridges of new nodes.
 func (c Checker) checkHost(ctx context.Context, host string, newNodes []plan.Node, needed storageNeeds) error {
 	stores, err := c.StoresOf(ctx, host)
-	if errors.Is(err, proxmoxapi.ErrHostSilent) {
+	if errors.Is(err, proxmoxapi.ErrHostUnreachable) {
 		c.reportUnreachableHost(host)
 
 		return nil

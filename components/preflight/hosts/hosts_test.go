@@ -27,8 +27,8 @@ type lackingHosts struct {
 func (c *lackingHosts) Hosts(context.Context) ([]proxmoxapi.Host, error) { return c.hosts, nil }
 
 func (c *lackingHosts) Stores(_ context.Context, host string) (map[string]proxmoxapi.Store, error) {
-	if host == c.Silent {
-		return nil, proxmoxapi.ErrHostSilent
+	if host == c.Unreachable {
+		return nil, proxmoxapi.ErrHostUnreachable
 	}
 
 	return c.stores, nil
@@ -85,7 +85,7 @@ func TestHosts(t *testing.T) {
 		{Name: "A", Online: true},
 		{Name: "b"},
 		{Name: "pve", Online: true},
-	}, ManyHosts: preflighttest.ManyHosts{Silent: "pve"}})
+	}, ManyHosts: preflighttest.ManyHosts{Unreachable: "pve"}})
 	require.EqualError(t, err, `the configuration has 3 problems:
   - proxmox.hosts: not found in this Proxmox VE, which has the hosts A, b, pve (given: a); correct the name; case matters
   - proxmox.hosts: is offline, but new nodes are planned on it (given: b); start it, or take it out

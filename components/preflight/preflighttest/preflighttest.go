@@ -102,8 +102,8 @@ type ManyHosts struct {
 	Volumes map[string]map[string]int64
 	// Devices are those of each host.
 	Devices map[string][]proxmoxapi.PCIDevice
-	// Silent is a host that does not answer.
-	Silent string
+	// Unreachable is a host that does not answer.
+	Unreachable string
 	// Shared are the datastores that all hosts see.
 	Shared map[string]bool
 	// Asked counts what was asked of files and devices.
@@ -124,8 +124,8 @@ func (h *ManyHosts) Files(_ context.Context, host, _ string) (map[string]int64, 
 func (h *ManyHosts) PCIDevices(_ context.Context, host string) ([]proxmoxapi.PCIDevice, error) {
 	h.Asked++
 
-	if host == h.Silent {
-		return nil, fmt.Errorf("asking %s: %w", host, proxmoxapi.ErrHostSilent)
+	if host == h.Unreachable {
+		return nil, fmt.Errorf("asking %s: %w", host, proxmoxapi.ErrHostUnreachable)
 	}
 
 	return h.Devices[host], nil

@@ -32,7 +32,7 @@ func (c *Checker) CheckISODrives(ctx context.Context) error {
 		}
 
 		config, err := c.Proxmox.Config(ctx, v)
-		if errors.Is(err, proxmoxapi.ErrHostSilent) {
+		if errors.Is(err, proxmoxapi.ErrHostUnreachable) {
 			continue
 		} else if err != nil {
 			return err

@@ -24,7 +24,7 @@ func (c *Checker) CheckRemovals(ctx context.Context) error {
 	}
 
 	for _, v := range gone {
-		if v.Silent {
+		if v.Unreachable {
 			// What the hook of its deletion says in a preview comes after the program has ended.
 			c.Warnings = append(c.Warnings, spec.Problem{
 				Path: "pools", Rule: v.Label() + " leaves the cluster, but cannot be deleted until its host answers",

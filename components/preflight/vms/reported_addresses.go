@@ -26,7 +26,7 @@ func (c *Checker) CheckReportedAddresses(ctx context.Context) error {
 
 	for i, n := range nodes {
 		at := slices.IndexFunc(c.VMs, func(v proxmoxapi.VM) bool { return v.ID == n.VMID && v.Name == n.Name && !v.Template })
-		if !n.Agent || !n.Address.IsValid() || at < 0 || c.VMs[at].Silent || c.VMs[at].Stopped {
+		if !n.Agent || !n.Address.IsValid() || at < 0 || c.VMs[at].Unreachable || c.VMs[at].Stopped {
 			continue
 		}
 

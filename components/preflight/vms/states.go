@@ -38,7 +38,7 @@ func (c *Checker) CheckStates(ctx context.Context) error {
 			return v.ID == n.VMID && v.Name == n.Name &&
 				!v.Container && !v.Template
 		})
-		if at < 0 || c.VMs[at].Silent {
+		if at < 0 || c.VMs[at].Unreachable {
 			continue
 		}
 
@@ -245,7 +245,7 @@ func (c *Checker) checkMTUs(ctx context.Context, nodes []plan.Node, vms []proxmo
 			}
 
 			bridges, err := c.BridgesOf(ctx, vms[i].Host)
-			if errors.Is(err, proxmoxapi.ErrHostSilent) {
+			if errors.Is(err, proxmoxapi.ErrHostUnreachable) {
 				continue // warned of
 			} else if err != nil {
 				return err

@@ -42,9 +42,9 @@ func (c *Checker) vmidConflict(v proxmoxapi.VM, n plan.Node) *spec.Problem {
 	ours := vmidentity.OfCluster(v, p)
 
 	switch {
-	case v.Name == n.Name && !v.Container, ours && (v.Silent || v.Name == ""):
+	case v.Name == n.Name && !v.Container, ours && (v.Unreachable || v.Name == ""):
 		return nil
-	case v.Silent:
+	case v.Unreachable:
 		return &spec.Problem{
 			Path: "pools." + n.Pool + ".vmids", Value: n.Name,
 			Rule: fmt.Sprintf("%d is a VM on host %s, which does not answer, without the tags %s and %s: its owner is "+
@@ -119,7 +119,7 @@ func (c *Checker) CheckIdentities(ctx context.Context) error {
 
 	for _, v := range c.VMs {
 		// An unreachable host has been named, with its nodes.
-		if !planned[v.ID] || v.Silent {
+		if !planned[v.ID] || v.Unreachable {
 			continue
 		}
 

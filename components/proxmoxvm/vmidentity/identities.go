@@ -112,7 +112,7 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 	}
 
 	if len(args.NewInputs) > 0 {
-		if v, there, err := i.proxmox.Find(ctx, m.VMID); err == nil && there && v.Silent {
+		if v, there, err := i.proxmox.Find(ctx, m.VMID); err == nil && there && v.Unreachable {
 			return CheckReachable(v, m.Name)
 		}
 	}

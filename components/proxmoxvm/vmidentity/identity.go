@@ -163,11 +163,11 @@ func (f Found) Described() bool {
 }
 
 // original is the UUID that the description of a VM states; empty where it states none.
-func original(f Found) string { return statedUUID(f.Config.Settings["description"]) }
+func original(f Found) string { return recordedUUID(f.Config.Settings["description"]) }
 
-func statedUUID(description string) string {
-	_, stated, _ := strings.Cut(description, mark)
-	first, _, _ := strings.Cut(strings.TrimSpace(stated), "\n")
+func recordedUUID(description string) string {
+	_, recorded, _ := strings.Cut(description, mark)
+	first, _, _ := strings.Cut(strings.TrimSpace(recorded), "\n")
 
 	return strings.TrimSpace(first)
 }

@@ -96,7 +96,7 @@ func (i *Identities) readState() (map[string]stateMachine, error) {
 		m := machineOf(properties)
 		if m.UUID == "" {
 			// Of the copy of a template, the provider reads no UUID.
-			m.UUID = statedUUID(hookutil.String(properties, "description"))
+			m.UUID = recordedUUID(hookutil.String(properties, "description"))
 		}
 
 		found[name] = stateMachine{

@@ -12,13 +12,13 @@ import (
 
 // CheckReachable is why a VM cannot be changed whose host does not answer; nil: its host does.
 func CheckReachable(v proxmoxapi.VM, name string) error {
-	if !v.Silent {
+	if !v.Unreachable {
 		return nil
 	}
 
 	return fmt.Errorf("the VM of %s (VMID %d) is to be changed, and its host %s does not answer: start the host, "+
 		"or revert the change (%w)", name, v.ID, v.Host,
-		proxmoxapi.ErrHostSilent)
+		proxmoxapi.ErrHostUnreachable)
 }
 
 // UnreachableVM is the VM of a node that goes, on a host that does not answer: Proxmox VE cannot delete it.
@@ -51,7 +51,7 @@ func FindUnreachable(ctx context.Context, proxmox Proxmox, p *plan.Plan, name st
 			continue
 		}
 
-		if now, there, err := proxmox.Find(ctx, v.ID); err == nil && there && now.Silent {
+		if now, there, err := proxmox.Find(ctx, v.ID); err == nil && there && now.Unreachable {
 			s.vms = append(s.vms, now)
 		}
 	}

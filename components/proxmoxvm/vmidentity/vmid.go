@@ -27,7 +27,7 @@ func CheckVMIDFree(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack str
 		return err
 	}
 
-	if v.Silent {
+	if v.Unreachable {
 		return fmt.Errorf("VMID %d, meant for %q, is already used by a VM on host %s, which does not answer: "+
 			"its owner is unknown. Start the host, or choose another range", vmid, name, v.Host)
 	}

@@ -56,7 +56,7 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		gone, err := r.machineGone(ctx, l)
 
 		switch {
-		case errors.Is(err, proxmoxapi.ErrHostSilent) && slices.Contains(r.Plan.Replace, l.name):
+		case errors.Is(err, proxmoxapi.ErrHostUnreachable) && slices.Contains(r.Plan.Replace, l.name):
 			// FindUnreachable says what can be done there.
 		case errors.Is(err, vmidentity.ErrOtherVM):
 			return err

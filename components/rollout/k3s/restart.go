@@ -38,10 +38,10 @@ func (k *nodeRestart) Evaluate(ctx context.Context) (rollout.Work, error) {
 	}
 
 	status, err := k.waitHealthy(ctx, impact.EffectReboot)
-	unanswered := !status.answered && k.node.Role == spec.RoleControlPlane && ctx.Err() == nil
+	unreachable := !status.answered && k.node.Role == spec.RoleControlPlane && ctx.Err() == nil
 
 	switch {
-	case unanswered:
+	case unreachable:
 		if err := k.checkNoQuorum(ctx); err != nil {
 			return rollout.Work{}, err
 		}
@@ -51,7 +51,7 @@ func (k *nodeRestart) Evaluate(ctx context.Context) (rollout.Work, error) {
 		return rollout.Work{NotInCluster: true}, nil
 	}
 
-	if unanswered || !status.Ready {
+	if unreachable || !status.Ready {
 		k.Progress(k.node.Name + " is not ready in Kubernetes: its VM is restarted as it is")
 
 		return rollout.Work{Effect: impact.EffectReboot, Unreachable: true}, nil
@@ -78,7 +78,7 @@ func (k *nodeRestart) checkNoQuorum(ctx context.Context) error {
 
 		switch now, there, err := k.Proxmox.Find(ctx, v); {
 		case name == k.node.Name, err == nil && (!there || now.Stopped):
-		case err != nil || now.Silent:
+		case err != nil || now.Unreachable:
 			running = append(running, name+" (unknown)")
 		default:
 			running = append(running, name)

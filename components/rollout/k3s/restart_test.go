@@ -53,7 +53,7 @@ func TestRestartUnanswered(t *testing.T) {
 		return v
 	}
 	off := func(v *proxmoxapi.VM) { v.Stopped = true }
-	silent := func(v *proxmoxapi.VM) { v.Silent = true }
+	silent := func(v *proxmoxapi.VM) { v.Unreachable = true }
 
 	const (
 		refused = "%s is not restarted: no server answers, and it is unknown whether etcd can do without this one: " +

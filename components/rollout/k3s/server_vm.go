@@ -41,8 +41,8 @@ func (r *Removals) serverVM(ctx context.Context, l leavingNode, s kubeapi.Server
 // currentVM is a VM as its host knows it: only that says whether it is off.
 func (r *Removals) currentVM(ctx context.Context, v proxmoxapi.VM) (proxmoxapi.VM, bool, error) {
 	found, there, err := r.Proxmox.Find(ctx, v.ID)
-	if err == nil && found.Silent {
-		err = fmt.Errorf("host %s of VM %d: %w", v.Host, v.ID, proxmoxapi.ErrHostSilent)
+	if err == nil && found.Unreachable {
+		err = fmt.Errorf("host %s of VM %d: %w", v.Host, v.ID, proxmoxapi.ErrHostUnreachable)
 	}
 
 	return found, there, err

@@ -19,7 +19,7 @@ import (
 type onDeadHost struct{ Proxmox }
 
 func (onDeadHost) Find(_ context.Context, id int) (proxmoxapi.VM, bool, error) {
-	return proxmoxapi.VM{ID: id, Host: "pve2", Silent: true}, true, nil
+	return proxmoxapi.VM{ID: id, Host: "pve2", Unreachable: true}, true, nil
 }
 
 // TestSilentHost: a VM is not changed, nor its VMID taken, where nothing is known of it. A preview says so, too.

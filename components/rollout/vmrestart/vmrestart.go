@@ -95,7 +95,7 @@ func (r *Hooks) Before(ctx context.Context, args *pulumi.ResourceHookArgs) error
 	}
 
 	now, err := r.readMachine(ctx, n)
-	if err != nil && (errors.Is(err, proxmoxapi.ErrHostSilent) || !r.DryRun) {
+	if err != nil && (errors.Is(err, proxmoxapi.ErrHostUnreachable) || !r.DryRun) {
 		return err
 	}
 
@@ -293,14 +293,14 @@ func (r *Hooks) preview(ctx context.Context, n plan.Node, why string, blocked er
 // begin drains a node for the restart of its VM when the limiter admits it, and restarts the VM where an earlier update
 // has not: the provider does not.
 func (r *Hooks) begin(ctx context.Context, name string, n plan.Node, now machineNow, why string) error {
-	said := fmt.Sprintf("the VM of %s restarts (%s)", n.Name, why)
+	message := fmt.Sprintf("the VM of %s restarts (%s)", n.Name, why)
 
 	var cluster rollout.Cluster = unmanaged{}
 
 	if r.System != nil {
 		cluster = r.System.Restart(n)
 	} else {
-		said += "; its pods are not drained with bootstrap: external"
+		message += "; its pods are not drained with bootstrap: external"
 	}
 
 	d, err := r.Rollout.Prepare(ctx, n, cluster, "the VM of "+n.Name+" is not changed")
@@ -308,7 +308,7 @@ func (r *Hooks) begin(ctx context.Context, name string, n plan.Node, now machine
 		return err
 	}
 
-	r.Progress(said)
+	r.Progress(message)
 
 	u := restart{d, now}
 

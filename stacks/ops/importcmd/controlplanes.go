@@ -47,9 +47,9 @@ func (c *cluster) founded(ctx context.Context, credentials talosapi.Credentials)
 		return false, err
 	}
 
-	silent := slices.ContainsFunc(all, func(t talosapi.Target) bool { return t.Address == "" })
+	unreachable := slices.ContainsFunc(all, func(t talosapi.Target) bool { return t.Address == "" })
 
-	return silent || c.talos.founded(ctx, all, credentials), nil
+	return unreachable || c.talos.founded(ctx, all, credentials), nil
 }
 
 // controlPlanes are the one that was named, and those of the configuration that have a VM. Where it does not state

@@ -214,11 +214,11 @@ func (s State) Run(ctx context.Context, args []string, pulumi func(ctx context.C
 
 // WithProgram has the program run while a stack is destroyed: only then is each VM looked at before it is deleted.
 func WithProgram(args []string) []string {
-	stated := slices.ContainsFunc(args, func(a string) bool {
+	explicit := slices.ContainsFunc(args, func(a string) bool {
 		return a == "--run-program" ||
 			strings.HasPrefix(a, "--run-program=")
 	})
-	if args[0] != "destroy" || stated {
+	if args[0] != "destroy" || explicit {
 		return args
 	}
 

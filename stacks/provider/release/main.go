@@ -151,8 +151,8 @@ func (r *release) archive(ctx context.Context, platform string) error {
 		build.Dir = r.project
 		build.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+architecture, "CGO_ENABLED=0")
 
-		if said, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("%w\n%s", err, said)
+		if output, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w\n%s", err, output)
 		}
 	}
 

@@ -142,7 +142,7 @@ func (b *Bootstrap) CheckEstablished(ctx context.Context) error {
 
 			return nil
 		default:
-			return wait.For("a control plane that holds etcd data; none of those that answer does: %s", report.Lacks())
+			return wait.For("a control plane that holds etcd data; none of those that answer does: %s", report.Missing())
 		}
 	})
 	if err != nil {

@@ -71,7 +71,7 @@ func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
 		transition.Rejected, err = rejected, nil
 	}
 
-	transition.Silent = err
+	transition.Unreachable = err
 	found := evaluation{running: running, NodeImpact: impact.NodeImpact{
 		Node: c.Name, Pool: c.node.Pool, Role: string(c.node.Role),
 		Now: transition.Now.String(), Wanted: transition.Wanted.String(),

@@ -17,7 +17,7 @@ type Quorum struct {
 	// Members as one of the control planes lists them; none where no etcd answers.
 	Members []etcd.Member
 	// silent are control planes that do not answer, and whose VM is not known to be off: they may be a quorum.
-	silent []string
+	unreachable []string
 	// Planned is how many control planes there are.
 	Planned int
 }
@@ -52,7 +52,7 @@ func (c *Cluster) AskQuorum(ctx context.Context, credentials talosapi.Credential
 		case answers[i]:
 			answering = append(answering, talosapi.Target{Name: n.Name, Address: address(n)})
 		case !off[i]:
-			q.silent = append(q.silent, n.Name)
+			q.unreachable = append(q.unreachable, n.Name)
 		}
 	}
 
@@ -64,14 +64,14 @@ func (c *Cluster) AskQuorum(ctx context.Context, credentials talosapi.Credential
 
 // WhyUnknown is why it is not known that etcd has lost its quorum, nil when it has.
 func (q Quorum) WhyUnknown(node string) error {
-	if len(q.silent) < etcd.QuorumSize(q.Planned) {
+	if len(q.unreachable) < etcd.QuorumSize(q.Planned) {
 		return nil
 	}
 
 	return spec.Blocked(
 		fmt.Sprintf("etcd does not answer, and it is unknown whether it needs %s: %s may still have a quorum with it",
 			node,
-			strings.Join(q.silent, ", ")),
+			strings.Join(q.unreachable, ", ")),
 		"make sure that this machine reaches the control planes; switch off the VMs of those that are broken; then "+
 			"run 'pulumi "+
 			"up' again",

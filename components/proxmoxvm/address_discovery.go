@@ -149,9 +149,9 @@ var (
 // all the time is asked once. A VM that is missing twice is not waited for: nothing creates it any more.
 func (d *Discovery) ask(ctx context.Context, n plan.Node, answering bool, progress func(string)) (netip.Addr, error) {
 	noAddress := fmt.Errorf("%s (VMID %d, %s) reports no address inside network.cidr %s. The usual causes: the guest "+
-		"agent is not in the image that the node booted (extension %s); DHCP gave it no address (bridge, VLAN, DHCP server); or the address lies in "+
-		"another network. "+
-		"lifecycle.agentTimeout (%s) bounds the wait", n.Name, n.VMID, n.MAC, d.Network, plan.GuestAgent, d.Timeout)
+		"agent is not in the image that the node booted (extension %s); DHCP gave it no address (bridge, VLAN, "+
+		"DHCP server); or the address lies in another network. lifecycle.agentTimeout (%s) bounds the wait",
+		n.Name, n.VMID, n.MAC, d.Network, plan.GuestAgent, d.Timeout)
 
 	if d.Proxmox == nil {
 		return netip.Addr{}, noAddress

@@ -87,7 +87,8 @@ func TestK3sWiring(t *testing.T) {
 		}
 
 		want[node] = line("talos-proxmox:index:K3sNode", "edge", "", nil, nil)
-		want[node+"-user-data"] = line("proxmoxve:Storage/file:File", node, proxmox, []string{"edge-identity"}, nil)
+		want[node+"-user-data"] = line("proxmoxve:Storage/file:File", node, proxmox, []string{"edge-identity"},
+			[]string{"edge-deletions-ended"})
 		want[vm] = line("proxmoxve:VM/virtualMachine:VirtualMachine", node, proxmox, first,
 			[]string{"edge-vm-announced", "edge-vmid-free"})
 		want[node+"-rules"] = line("proxmoxve:Network/firewallRules:FirewallRules", node, proxmox, []string{vm},

@@ -1,6 +1,7 @@
 package guests
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -56,7 +57,10 @@ func shareFile(files machine.Files, path, copied string, last map[string]string)
 		if _, was := last[path]; was {
 			delete(last, path)
 
-			return os.Remove(copied)
+			// The share of the VM's next life may have removed it.
+			if err := os.Remove(copied); !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
 		}
 
 		return nil

@@ -117,7 +117,7 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 	}
 
 	if err := n.kube.DeleteNode(ctx, n.Name); err != nil {
-		return fmt.Errorf("Kubernetes does not forget its node: %w", err)
+		return fmt.Errorf("could not delete its node from Kubernetes: %w", err)
 	}
 
 	if n.planned != nil {

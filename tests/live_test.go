@@ -69,6 +69,7 @@ func TestLiveChangesOfControlPlanes(t *testing.T) {
 		assert.Regexp(t, `home-control-\d does not serve with its changed configuration: gave up after 15s, waiting for `+
 			`home-control-\d to start kube-apiserver with --etcd-servers, which Talos may not allow to be changed; its former configuration was restored`, failUp(t, r.Stack))
 
+		unset(t, r.Stack, "lifecycle.readyTimeout") // one that comes up may need longer
 		set(t, r.Stack, patch, `cluster: { apiServer: { extraArgs: { profiling: "true" } } }`)
 		up(t, r.Stack)
 		require.NoError(t, r.WaitReady(t.Context(), wait))

@@ -247,12 +247,12 @@ func (c *Client) taskOnce(ctx context.Context, host, method, path string, body a
 		return "", err
 	}
 
-	task, err := c.taskEnd(ctx, host, call, id)
-	if err != nil {
+	task := proxmox.NewTask(id, c.api())
+	kind := task.Type // what it is asked next overwrites it
+
+	if err := c.awaitEnd(ctx, host, call, task); err != nil {
 		return "", err
 	}
-
-	kind := proxmox.NewTask(id, c.api()).Type // what the task is asked overwrites its own
 
 	if warnings, ok := strings.CutPrefix(task.ExitStatus, "WARNINGS: "); ok {
 		c.progress(fmt.Sprintf("the task of %s has ended with warnings (%s): read its log on host %s", call, warnings, host))
@@ -267,17 +267,15 @@ func (c *Client) taskOnce(ctx context.Context, host, method, path string, body a
 	return kind, nil
 }
 
-// taskEnd waits for the end of a task, whether it fails or not.
-func (c *Client) taskEnd(ctx context.Context, host, call string, id proxmox.UPID) (*proxmox.Task, error) {
-	task := proxmox.NewTask(id, c.api())
-
+// awaitEnd waits for the end of a task, whether it fails or not.
+func (c *Client) awaitEnd(ctx context.Context, host, call string, task *proxmox.Task) error {
 	switch err := task.Wait(ctx, time.Second/4, c.taskTimeout); {
 	case proxmox.IsTimeout(err):
-		return nil, fmt.Errorf("Proxmox VE on host %s: the task of %s still runs: gave up after %s (lifecycle.taskTimeout)",
+		return fmt.Errorf("Proxmox VE on host %s: the task of %s still runs: gave up after %s (lifecycle.taskTimeout)",
 			host, call, c.taskTimeout)
 	case err != nil:
-		return nil, begunError{c.explain("the task of "+call, err)}
+		return begunError{c.explain("the task of "+call, err)}
 	default:
-		return task, nil
+		return nil
 	}
 }

@@ -106,11 +106,13 @@ func (c *Client) DeleteFile(ctx context.Context, host, volume string) error {
 	return c.task(ctx, host, "DELETE", fmt.Sprintf("/nodes/%s/storage/%s/content/%s", host, datastore, volume), nil)
 }
 
-// AwaitDeletions waits for the end of the deletions that run on a host, as far as the credentials see them. The
-// provider does not wait for its own.
-func (c *Client) AwaitDeletions(ctx context.Context, host string) error {
+// AwaitDeletions waits for the end of the deletions of files that run on a datastore of a host, as far as the
+// credentials see them. The provider does not wait for its own. Those of disks and backups are other tasks: they name
+// the VM (pve-storage: API2/Storage/Content.pm).
+func (c *Client) AwaitDeletions(ctx context.Context, host, datastore string) error {
 	var tasks []struct {
 		UPID   proxmox.UPID `json:"upid"`
+		ID     string       `json:"id"`
 		Status string       `json:"status"`
 	}
 
@@ -120,11 +122,11 @@ func (c *Client) AwaitDeletions(ctx context.Context, host string) error {
 	}
 
 	for _, t := range tasks {
-		if t.Status != "RUNNING" {
+		if t.ID != datastore || t.Status != "RUNNING" {
 			continue
 		}
 
-		if _, err := c.taskEnd(ctx, host, "a deletion", t.UPID); err != nil {
+		if err := c.awaitEnd(ctx, host, "a deletion", proxmox.NewTask(t.UPID, c.api())); err != nil {
 			return err
 		}
 	}

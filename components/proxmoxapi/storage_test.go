@@ -10,17 +10,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAwaitDeletions: what runs is waited for, whether it fails or not; what has ended is not asked for again.
+// TestAwaitDeletions: what runs on the datastore is waited for, whether it fails or not; what has ended, or is of a disk
+// or another datastore, is not asked for again.
 func TestAwaitDeletions(t *testing.T) {
 	const (
-		running = "UPID:pve:00000001:00000001:00000001:imgdel::a@pve:"
-		ended   = "UPID:pve:00000002:00000001:00000001:imgdel::a@pve:"
+		running = "UPID:pve:00000001:00000001:00000001:imgdel:local:a@pve:"
+		ended   = "UPID:pve:00000002:00000001:00000001:imgdel:local:a@pve:"
+		disk    = "UPID:pve:00000003:00000001:00000001:imgdel:401@local:a@pve:"
+		tank    = "UPID:pve:00000004:00000001:00000001:imgdel:tank:a@pve:"
 	)
 
 	var asked []string
 
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		reply := `{"data":[{"upid":"` + running + `","status":"RUNNING"},{"upid":"` + ended + `","status":"OK"}]}`
+		reply := `{"data":[{"upid":"` + running + `","id":"local","status":"RUNNING"},` +
+			`{"upid":"` + ended + `","id":"local","status":"OK"},` +
+			`{"upid":"` + disk + `","id":"401@local","status":"RUNNING"},` +
+			`{"upid":"` + tank + `","id":"tank","status":"RUNNING"}]}`
 
 		if strings.HasSuffix(r.URL.Path, "/status") {
 			reply = `{"data":{"status":"running","upid":"` + running + `","node":"pve"}}`
@@ -35,7 +41,7 @@ func TestAwaitDeletions(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	client, _ := impatient(t, Access{Endpoint: server.URL})
-	require.NoError(t, client.AwaitDeletions(t.Context(), "pve"))
+	require.NoError(t, client.AwaitDeletions(t.Context(), "pve", "local"))
 
 	status := "/api2/json/nodes/pve/tasks/" + running + "/status"
 	assert.Equal(t, []string{"/api2/json/nodes/pve/tasks?source=active&typefilter=imgdel", status, status}, asked)

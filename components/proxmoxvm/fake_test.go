@@ -43,7 +43,11 @@ func (s *fakeProxmox) DeleteFile(_ context.Context, _, volume string) error {
 	return nil
 }
 
-func (s *fakeProxmox) AwaitDeletions(context.Context, string) error {
+func (s *fakeProxmox) AwaitDeletions(_ context.Context, host, datastore string) error {
+	if host != "pve" || datastore != "local" {
+		return errors.New("asked elsewhere")
+	}
+
 	for _, volume := range s.deleting {
 		delete(s.files, volume)
 	}

@@ -31,50 +31,49 @@ type ImageHooks struct {
 // CheckDownload is a hook that runs before a download, and in previews. It asks the host what the URL holds. A server
 // that answers with a page instead of an image would be believed.
 //
-// An image that an earlier deployment has left under the name is deleted: Proxmox VE downloads nothing over a file, and
-// the provider would begin the download before its own deletion has ended.
+// An image that is there under the name, left by an earlier deployment or to be replaced, is deleted. Proxmox VE
+// downloads nothing over a file, and the provider would begin the download before its own deletion has ended.
 func (h ImageHooks) CheckDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	if h.DryRun {
+		_, err := h.leftover(ctx, args)
+		if err == nil {
+			err = h.previewDownload(ctx, args)
+		}
+
+		if errors.Is(err, proxmoxapi.ErrUnreachable) || errors.Is(err, proxmoxapi.ErrOffline) {
+			return nil // without Proxmox VE nothing is known, which the preview has said
+		}
+
+		return err
+	}
+
+	if err := h.checkDownload(ctx, args); err != nil {
+		return err
+	}
+
 	left, err := h.leftover(ctx, args)
-
-	switch {
-	case err != nil:
-	case h.DryRun:
-		err = h.previewDownload(ctx, args)
-	default:
-		err = h.checkDownload(ctx, args)
-	}
-
-	if h.DryRun && (errors.Is(err, proxmoxapi.ErrUnreachable) || errors.Is(err, proxmoxapi.ErrOffline)) {
-		return nil // without Proxmox VE nothing is known, which the preview has said
-	}
-
-	if err != nil || h.DryRun || left == "" {
+	if err != nil || left == "" {
 		return err
 	}
 
 	host := hookutil.String(args.NewInputs, "nodeName")
-	h.Progress(fmt.Sprintf("an earlier deployment has left image %s on host %s: it is downloaded again", left, host))
+	h.Progress(fmt.Sprintf("image %s is on host %s already: it is deleted, and downloaded again", left, host))
 
 	return h.Proxmox.DeleteFile(ctx, host, left)
 }
 
-// leftover is the image that an earlier deployment has left on the host under the name of a download; empty when there
-// is none, or Proxmox VE takes it as it is. It is an error when the credentials may not delete it.
+// leftover is the image that is on the host already under the name of a download; empty when there is none, or Proxmox
+// VE takes it as it is, by its checksum. It is an error when the credentials may not delete it.
 func (h ImageHooks) leftover(ctx context.Context, args *pulumi.ResourceHookArgs) (string, error) {
 	host, datastore := hookutil.String(args.NewInputs, "nodeName"), hookutil.String(args.NewInputs, "datastoreId")
 	volume := downloaded(args.NewInputs)
 
-	if len(args.OldInputs) > 0 || hookutil.String(args.NewInputs, "checksum") != "" {
-		return "", nil // it is the stack's, or Proxmox VE takes it as it is
-	}
-
-	files, err := h.Proxmox.Files(ctx, host, datastore)
-	if err != nil {
-		return "", err
-	}
-
-	if _, there := files[volume]; !there {
+	if hookutil.String(args.NewInputs, "checksum") != "" {
 		return "", nil
+	}
+
+	if _, there, err := h.find(ctx, host, volume); err != nil || !there {
+		return "", err
 	}
 
 	held, err := h.Proxmox.Permissions(ctx)
@@ -153,23 +152,24 @@ func downloaded(inputs resource.PropertyMap) string {
 	return hookutil.String(inputs, "datastoreId") + ":iso/" + hookutil.String(inputs, "fileName")
 }
 
-func (h ImageHooks) checkVolume(ctx context.Context, host, volume string) error {
+// find looks for a volume on a host, and returns its size in bytes.
+func (h ImageHooks) find(ctx context.Context, host, volume string) (size int64, there bool, err error) {
 	datastore, _, _ := strings.Cut(volume, ":")
-
 	files, err := h.Proxmox.Files(ctx, host, datastore)
-	if err != nil {
+	size, there = files[volume]
+
+	return size, there, err
+}
+
+func (h ImageHooks) checkVolume(ctx context.Context, host, volume string) error {
+	switch size, there, err := h.find(ctx, host, volume); {
+	case err != nil:
 		return err
-	}
-
-	size, there := files[volume]
-
-	switch {
 	case !there:
 		return fmt.Errorf("image %s is not on host %s: it was removed. Run 'pulumi up --refresh'", volume, host)
 	case size < SmallestImage:
 		return fmt.Errorf("image %s on host %s has %d bytes: that is not an image. Delete it there ('pvesm free %s'), and "+
-			"run 'pulumi up --refresh'", volume, host,
-			size, volume)
+			"run 'pulumi up --refresh'", volume, host, size, volume)
 	default:
 		return nil
 	}
@@ -193,12 +193,20 @@ func (h ImageHooks) RestoreImage(ctx context.Context, args *pulumi.ResourceHookA
 
 	volume := datastore + ":iso/" + file.Name
 
-	switch there, err := h.isKept(ctx, host, volume); {
-	case err != nil:
+	// The provider does not wait for the deletion.
+	err = h.Proxmox.AwaitDeletions(ctx, host, datastore)
+
+	there := false
+	if err == nil {
+		_, there, err = h.find(ctx, host, volume)
+	}
+
+	if err != nil {
 		return fmt.Errorf("host %s does not report whether it still has image %s: %w. Run 'pulumi up --refresh'", host,
-			volume,
-			err)
-	case there:
+			volume, err)
+	}
+
+	if there {
 		return nil
 	}
 
@@ -217,20 +225,8 @@ func (h ImageHooks) RestoreImage(ctx context.Context, args *pulumi.ResourceHookA
 // AwaitDeletions is a hook that runs before a file takes the place of one that was deleted right before: the provider
 // does not wait for that deletion, which could take the new file away.
 func (h ImageHooks) AwaitDeletions(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	return h.Proxmox.AwaitDeletions(ctx, hookutil.String(args.NewInputs, "nodeName"))
-}
-
-// isKept says whether a host has a volume after the deletions that run there.
-func (h ImageHooks) isKept(ctx context.Context, host, volume string) (bool, error) {
-	if err := h.Proxmox.AwaitDeletions(ctx, host); err != nil {
-		return false, err
-	}
-
-	datastore, _, _ := strings.Cut(volume, ":")
-	files, err := h.Proxmox.Files(ctx, host, datastore)
-	_, there := files[volume]
-
-	return there, err
+	return h.Proxmox.AwaitDeletions(ctx, hookutil.String(args.NewInputs, "nodeName"),
+		hookutil.String(args.NewInputs, "datastoreId"))
 }
 
 // wanted is the image of the plan that has a name; nil when there is none.

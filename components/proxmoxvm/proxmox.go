@@ -26,5 +26,5 @@ type Proxmox interface {
 	URLSize(ctx context.Context, host, url string) (int64, error)
 	Download(ctx context.Context, host, datastore string, file proxmoxapi.Download) error
 	DeleteFile(ctx context.Context, host, volume string) error
-	AwaitDeletions(ctx context.Context, host string) error
+	AwaitDeletions(ctx context.Context, host, datastore string) error
 }

@@ -230,6 +230,8 @@ func TestBrokenManifest(t *testing.T) {
 
 // Talos 1.13 keeps an inventory of what it has installed: what was deleted comes back once it is not in that any more.
 func TestInventory(t *testing.T) {
+	const inventory = "talos-bootstrap-manifests-inventory"
+
 	r := newHarness(t, withAgent, released(t))
 	c, cp := one(r)
 	maps := c.kubernetes(cp).CoreV1().ConfigMaps
@@ -271,6 +273,24 @@ func TestInventory(t *testing.T) {
 			return nil
 		})
 	}
+	// The inventory is written after the objects.
+	recorded := func(ids ...string) {
+		t.Helper()
+		r.until("in the inventory: "+strings.Join(ids, ", "), func(ctx context.Context) error {
+			stored, err := maps(metav1.NamespaceSystem).Get(ctx, inventory, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+
+			for _, id := range ids {
+				if _, there := stored.Data[id]; !there {
+					return fmt.Errorf("%s is not in %v", id, stored.Data)
+				}
+			}
+
+			return nil
+		})
+	}
 	remove := func(name string) {
 		t.Helper()
 		require.NoError(t, maps(metav1.NamespaceDefault).Delete(t.Context(), name, metav1.DeleteOptions{}))
@@ -286,27 +306,21 @@ func TestInventory(t *testing.T) {
 	require.NoError(t, c.upgrade(cp, "factory.talos.dev/metal-installer/"+schematicID+":v1.13.9"))
 	cp.rebooted(c, before)
 	cp.ready()
+	recorded("default_a__ConfigMap")
 
 	remove("a")
 	change("a", "b", "c")
 	installed("b", "c")
 
-	inventory, err := maps(metav1.NamespaceSystem).Get(t.Context(), "talos-bootstrap-manifests-inventory",
-		metav1.GetOptions{})
-	require.NoError(t, err)
-
-	for _, id := range []string{
-		"default_a__ConfigMap", "default_b__ConfigMap", "default_c__ConfigMap", "kube-system_kube-proxy_apps_DaemonSet",
-		"_system-bootstrap-node-renewal_rbac.authorization.k8s.io_ClusterRoleBinding",
-	} {
-		require.Contains(t, inventory.Data, id)
-	}
+	recorded("default_a__ConfigMap", "default_b__ConfigMap", "default_c__ConfigMap",
+		"kube-system_kube-proxy_apps_DaemonSet",
+		"_system-bootstrap-node-renewal_rbac.authorization.k8s.io_ClusterRoleBinding")
 
 	made, err := maps(metav1.NamespaceDefault).Get(t.Context(), "c", metav1.GetOptions{})
 	require.NoError(t, err)
-	require.Equal(t, inventory.Name, made.Annotations["config.k8s.io/owning-inventory"])
+	require.Equal(t, inventory, made.Annotations["config.k8s.io/owning-inventory"])
 
-	_, err = maps(metav1.NamespaceSystem).Patch(t.Context(), inventory.Name, types.JSONPatchType,
+	_, err = maps(metav1.NamespaceSystem).Patch(t.Context(), inventory, types.JSONPatchType,
 		[]byte(`[{"op": "remove", "path": "/data/default_a__ConfigMap"}]`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	change("a", "b", "c", "d")

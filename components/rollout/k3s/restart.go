@@ -110,8 +110,9 @@ func (k *nodeRestart) serverVMs(ctx context.Context) (map[string]int, error) {
 	all, err := k.Proxmox.VMs(ctx)
 
 	for _, v := range all {
-		if !planned[v.ID] && !v.Container && !v.Template && vmidentity.OfCluster(v, k.Plan) &&
-			slices.Contains(v.Tags, string(spec.RoleControlPlane)) {
+		// A copy may have the name of a node.
+		if _, known := servers[v.Label()]; !known && !planned[v.ID] && !v.Container && !v.Template &&
+			vmidentity.OfCluster(v, k.Plan) && slices.Contains(v.Tags, string(spec.RoleControlPlane)) {
 			servers[v.Label()] = v.ID
 		}
 	}

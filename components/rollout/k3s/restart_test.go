@@ -28,7 +28,12 @@ type powered struct {
 	Proxmox
 
 	vms    map[int]proxmoxapi.VM
+	uuids  map[int]string
 	unread error
+}
+
+func (p powered) Config(_ context.Context, v proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
+	return proxmoxapi.VMConfig{UUID: p.uuids[v.ID]}, nil
 }
 
 func (p powered) VMs(context.Context) ([]proxmoxapi.VM, error) {
@@ -39,6 +44,49 @@ func (p powered) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) 
 	v, there := p.vms[vmid]
 
 	return v, there, nil
+}
+
+// TestServerVM: a restored backup has the UUID, the name and the tags of the server.
+func TestServerVM(t *testing.T) {
+	const uuid = "110ec58a-a0f2-4ac4-8393-c866d813b8d1"
+
+	server := func(id int) proxmoxapi.VM {
+		return proxmoxapi.VM{ID: id, Name: "edge-server-2", Tags: []string{"controlplane", "edge", "k3s"}}
+	}
+
+	for name, c := range map[string]struct {
+		vms    []int
+		state  int // the VMID that the state has
+		wanted int // 0: none
+		fails  string
+	}{
+		"the server and a copy":             {vms: []int{105, 404}, state: 404, wanted: 404},
+		"a copy":                            {vms: []int{105}, state: 404},
+		"by its name":                       {vms: []int{404}, wanted: 404},
+		"by its name, which a copy has too": {vms: []int{105, 404}, fails: " both have its SMBIOS UUID"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := powered{vms: map[int]proxmoxapi.VM{}, uuids: map[int]string{}}
+			for _, id := range c.vms {
+				p.vms[id], p.uuids[id] = server(id), uuid
+			}
+
+			r := &Removals{clusterOf(plantest.K3s(t), "127.0.0.1", "")}
+			r.Proxmox = p
+
+			v, there, err := r.serverVM(t.Context(), leavingNode{name: "edge-server-2", vmid: c.state},
+				kubeapi.Server{Machine: uuid})
+			if c.fails != "" {
+				require.ErrorContains(t, err, c.fails)
+
+				return
+			}
+
+			require.NoError(t, err)
+			assert.Equal(t, c.wanted != 0, there)
+			assert.Equal(t, c.wanted, v.ID)
+		})
+	}
 }
 
 // TestRestartUnanswered: where no server answers, one of several is restarted only if those whose VMs may run are no

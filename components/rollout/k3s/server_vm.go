@@ -10,17 +10,18 @@ import (
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 )
 
-// serverVM is the VM of a server, told from all others by its SMBIOS UUID: as it was when it joined, and as
-// Kubernetes has it.
+// serverVM is the VM of a server: the one with its VMID, or with its name where no VMID is known, and with its SMBIOS
+// UUID, as it was when it joined and as Kubernetes has it. The UUID alone is not enough: a restored backup has it, too.
 func (r *Removals) serverVM(ctx context.Context, l leavingNode, s kubeapi.Server) (proxmoxapi.VM, bool, error) {
 	vms, err := r.Proxmox.VMs(ctx)
 	if err != nil {
 		return proxmoxapi.VM{}, false, err
 	}
 
+	var found []proxmoxapi.VM
+
 	for _, v := range vms {
-		named := v.Name == l.name || v.Name == "" && vmidentity.OfCluster(v, r.Plan)
-		if v.Container || v.Template || !(v.ID == l.vmid || named || l.planned != nil && v.ID == l.planned.VMID) {
+		if v.Container || v.Template || !l.mayBe(v, vmidentity.OfCluster(v, r.Plan)) {
 			continue
 		}
 
@@ -31,11 +32,29 @@ func (r *Removals) serverVM(ctx context.Context, l leavingNode, s kubeapi.Server
 
 		if config.UUID != "" && strings.EqualFold(config.UUID, s.Machine) &&
 			(l.uuid == "" || strings.EqualFold(config.UUID, l.uuid)) {
-			return r.currentVM(ctx, v)
+			found = append(found, v)
 		}
 	}
 
-	return proxmoxapi.VM{}, false, nil
+	switch len(found) {
+	case 0:
+		return proxmoxapi.VM{}, false, nil
+	case 1:
+		return r.currentVM(ctx, found[0])
+	default:
+		return proxmoxapi.VM{}, false, fmt.Errorf("VMs %d and %d both have its SMBIOS UUID, and the state does not know "+
+			"which of them it is: delete the copy, or give it another UUID", found[0].ID, found[1].ID)
+	}
+}
+
+// mayBe says that a VM has the VMID of the node or, where none is known, its name. Soon after a VM was created, only
+// its tags are known.
+func (l leavingNode) mayBe(v proxmoxapi.VM, ofCluster bool) bool {
+	if l.vmid != 0 || l.planned != nil {
+		return v.ID == l.vmid || l.planned != nil && v.ID == l.planned.VMID
+	}
+
+	return v.Name == l.name || v.Name == "" && ofCluster
 }
 
 // currentVM is a VM as its host knows it: only that says whether it is off.

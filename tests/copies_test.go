@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +88,34 @@ func TestTwoCopies(t *testing.T) {
 
 		require.NoError(t, r.Stack.Import(t.Context(), newest))
 		requireNoChange(t, r.Stack)
+	})
+
+	t.Run("a node on another VM", func(t *testing.T) {
+		unset(t, r.Stack, "lifecycle.replace")
+
+		old, err := r.Stack.Export(t.Context())
+		require.NoError(t, err)
+
+		set(t, r.Stack, "pools.worker.count", "0")
+		up(t, r.Stack)
+		set(t, r.Stack, "pools.worker.vmids", "601-609")
+		set(t, r.Stack, "pools.worker.count", "1")
+
+		api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
+		ready := func() bool { return slices.Contains(readyNodes(t, api), "home-worker-1") }
+		require.Eventually(t, ready, wait, 100*time.Millisecond)
+		require.NoError(t, r.Stack.Import(t.Context(), old))
+
+		before := r.Lab.World().Snapshot()
+
+		// Whoever has the older copy finds the VM gone, and takes the node for dead.
+		set(t, r.Stack, "pools.worker.vmids", "501-509")
+		set(t, r.Stack, "pools.worker.count", "0")
+		set(t, r.Stack, "lifecycle.forceRemove[0]", "home-worker-1")
+		assert.Regexp(t, `home-worker-1 is not removed: Kubernetes has home-worker-1 on the machine with SMBIOS UUID .*, and `+
+			`the state on .*: another copy of the state has replaced it, and it is not touched`, failUp(t, r.Stack))
+		assert.Equal(t, before, r.Lab.World().Snapshot())
+		assert.True(t, ready())
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/impact"
@@ -214,7 +213,7 @@ func (n *nodeRemoval) checkMachine(ctx context.Context) error {
 
 	_, err := n.Identities.CheckLeaving(ctx, n.vmResource)
 	if err == nil {
-		err = n.checkNode(ctx)
+		err = rollout.CheckNode(ctx, n.kube, n.name, n.uuid, n.Identities.StateUUID(ctx, n.vmResource))
 	}
 
 	switch {
@@ -230,43 +229,4 @@ func (n *nodeRemoval) checkMachine(ctx context.Context) error {
 		err))
 
 	return nil
-}
-
-// checkNode compares the machine that Kubernetes has a node on with that of the state. A Node may be left of a machine
-// that was made again and has not joined: it is not ready.
-func (n *nodeRemoval) checkNode(ctx context.Context) error {
-	machine, err := n.kube.Machine(ctx, n.name)
-	if err != nil {
-		return fmt.Errorf("%w: %w", vmidentity.ErrUnknown, err)
-	}
-
-	var ours []string
-
-	for _, uuid := range []string{n.uuid, n.Identities.StateUUID(ctx, n.vmResource)} {
-		if strings.EqualFold(uuid, machine) {
-			return nil
-		}
-
-		if uuid != "" && !slices.Contains(ours, uuid) {
-			ours = append(ours, uuid)
-		}
-	}
-
-	if machine == "" || len(ours) == 0 {
-		return nil
-	}
-
-	now, there, err := n.kube.Node(ctx, n.name)
-
-	switch why := fmt.Sprintf("Kubernetes has %s on the machine with SMBIOS UUID %s, and the state on %s", n.name, machine,
-		strings.Join(ours, " or ")); {
-	case err != nil:
-		return fmt.Errorf("%w: %w", vmidentity.ErrUnknown, err)
-	case !there:
-		return nil
-	case now.Ready:
-		return fmt.Errorf("%s: another copy of the state has replaced it, and it is not touched. Use the newest state", why)
-	default:
-		return fmt.Errorf("%w: %s", vmidentity.ErrUnknown, why)
-	}
 }

@@ -77,8 +77,23 @@ func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ impact.Effect) (err
 func (n *nodeRemoval) verifyVM(ctx context.Context) (err error) {
 	n.UUID, err = n.Identities.CheckLeaving(ctx, n.vmResource)
 	if errors.Is(err, vmidentity.ErrUnknown) {
-		return n.tolerateIfForced(ctx, n.leavingNode, err,
+		err = n.tolerateIfForced(ctx, n.leavingNode, err,
 			"it is removed anyway, and nothing is sent to its address")
+	}
+
+	if err != nil {
+		return err
+	}
+
+	kube, err := n.Kubernetes(ctx)
+	if err != nil {
+		return err
+	}
+
+	// A Node that is not ready may be left of a machine that was recreated.
+	err = rollout.CheckNode(ctx, kube, n.Name, n.Identities.StateUUID(ctx, n.vmResource))
+	if errors.Is(err, vmidentity.ErrUnknown) {
+		return nil
 	}
 
 	return err

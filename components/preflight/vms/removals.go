@@ -9,6 +9,7 @@ import (
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
 
@@ -17,7 +18,12 @@ import (
 func (c *Checker) CheckRemovals(ctx context.Context) error {
 	gone := c.UnplannedVMs()
 
-	if problem := nameInUse(gone, c.Plan, c.Absent); problem != nil {
+	// A cluster of the same name has rules and files of the same names, whatever runs on it.
+	namesakes := slices.DeleteFunc(slices.Clone(c.VMs), func(v proxmoxapi.VM) bool {
+		return !vmidentity.OfNamesake(v, c.Plan)
+	})
+
+	if problem := nameInUse(slices.Concat(gone, namesakes), c.Plan, c.Absent); problem != nil {
 		c.Problems = append(c.Problems, *problem)
 
 		return nil

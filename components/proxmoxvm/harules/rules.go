@@ -202,12 +202,12 @@ func RemoveRule(name string) string {
 }
 
 // checkOurs holds that a rule has only VMs of the cluster: those of the plan, and those whose comment or tags say so,
-// which may be about to leave.
+// which may be about to leave. The comments of a cluster of the same name that is not of this kind read alike; its tags
+// do not.
 func (h *Rules) checkOurs(ctx context.Context, n plan.Node, is, wanted proxmoxapi.HARule, comments map[string]string,
 ) error {
 	others := slices.DeleteFunc(slices.Clone(is.Resources), func(resource string) bool {
-		return strings.HasPrefix(comments[resource], clusterComment(n)) ||
-			slices.ContainsFunc(h.Plan.Nodes(), func(n plan.Node) bool { return SID(n) == resource })
+		return slices.ContainsFunc(h.Plan.Nodes(), func(n plan.Node) bool { return SID(n) == resource })
 	})
 
 	if len(others) > 0 {
@@ -217,9 +217,13 @@ func (h *Rules) checkOurs(ctx context.Context, n plan.Node, is, wanted proxmoxap
 		}
 
 		others = slices.DeleteFunc(others, func(resource string) bool {
-			return slices.ContainsFunc(vms, func(v proxmoxapi.VM) bool {
-				return fmt.Sprintf("vm:%d", v.ID) == resource && vmidentity.OfCluster(v, h.Plan)
-			})
+			at := slices.IndexFunc(vms, func(v proxmoxapi.VM) bool { return fmt.Sprintf("vm:%d", v.ID) == resource })
+			if at >= 0 && vmidentity.OfCluster(vms[at], h.Plan) {
+				return true
+			}
+
+			return strings.HasPrefix(comments[resource], clusterComment(n)) &&
+				(at < 0 || !vmidentity.OfNamesake(vms[at], h.Plan))
 		})
 	}
 

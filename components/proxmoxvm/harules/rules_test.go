@@ -79,6 +79,9 @@ func TestHARules(t *testing.T) {
 	// Of two VMs that leave, one says whose it is by its comment, the other by its tags.
 	leaving := moved
 	leaving.Resources = []string{"vm:401", "vm:402", "vm:403"}
+	// The comments of a cluster of K3s with the same name read alike.
+	namesake := moved
+	namesake.Resources = []string{"vm:401", "vm:501"}
 	former := ours
 	former.Name, former.Comment = "c-old", "talos-proxmox cluster c pool old"
 
@@ -117,13 +120,16 @@ func TestHARules(t *testing.T) {
 			node: grouped, rules: []proxmoxapi.HARule{ours, group}, set: []proxmoxapi.HARule{joined}, deleted: []string{"c-w"},
 		},
 		"others leave the pool": {node: placed, rules: []proxmoxapi.HARule{leaving}, set: []proxmoxapi.HARule{ours}},
+		"of a namesake":         {node: placed, rules: []proxmoxapi.HARule{namesake}, want: "does not belong to this cluster"},
 		"not wanted, of others": {node: free, rules: []proxmoxapi.HARule{theirs}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			proxmox := &ruled{
-				rules: c.rules, vms: []proxmoxapi.VM{{ID: 403, Tags: []string{"c", "talos"}}, {ID: 7001, Tags: []string{"talos"}}},
+				rules: c.rules, vms: []proxmoxapi.VM{
+					{ID: 403, Tags: []string{"c", "talos"}}, {ID: 501, Tags: []string{"c", "k3s"}}, {ID: 7001, Tags: []string{"talos"}},
+				},
 				comments: map[string]string{
-					"vm:401": Comment(placed, 0), "vm:402": Comment(placed, 2), "vm:7001": "c",
+					"vm:401": Comment(placed, 0), "vm:402": Comment(placed, 2), "vm:501": Comment(placed, 0), "vm:7001": "c",
 				},
 			}
 			h := &Rules{

@@ -3,6 +3,7 @@ package vmidentity
 import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 // OwnerTags are the tags that all VMs of a cluster have.
@@ -11,6 +12,17 @@ func OwnerTags(p *plan.Plan) []string { return []string{p.Cluster, string(p.Dist
 // OfCluster says that a VM has the tags of a cluster's nodes.
 func OfCluster(v proxmoxapi.VM, p *plan.Plan) bool {
 	return Tagged(v.Tags, OwnerTags(p))
+}
+
+// OfNamesake says that a VM has the tags of a cluster that has the same name, and runs the other distribution.
+func OfNamesake(v proxmoxapi.VM, p *plan.Plan) bool {
+	for _, d := range []spec.Distribution{spec.DistributionTalos, spec.DistributionK3s} {
+		if d != p.Distribution && Tagged(v.Tags, []string{p.Cluster, string(d)}) {
+			return true
+		}
+	}
+
+	return false
 }
 
 // NodeByVMID is the node with a VMID, and its pool.

@@ -27,6 +27,9 @@ type vmHooks struct {
 	checkDownload *pulumi.ResourceHook
 	// checkDownloaded runs after a host has downloaded an image, and refuses what is none.
 	checkDownloaded *pulumi.ResourceHook
+	// checkUnused runs before an image is deleted, and keeps one that a VM of others has in a drive. It runs in previews,
+	// too.
+	checkUnused *pulumi.ResourceHook
 	// restoreImage runs after an image was deleted, and has it downloaded again where nodes boot from it.
 	restoreImage *pulumi.ResourceHook
 	// awaitDeletions runs before a file is written that may take the place of one.
@@ -81,7 +84,8 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	h.deletions = !r.Plan.Teardown || r.Destroying
 
 	images := proxmoxvm.ImageHooks{
-		Proxmox: r.Proxmox, Plan: r.Plan, Progress: r.Progress, DryRun: r.DryRun, Destroying: r.Destroying,
+		Proxmox: r.Proxmox, Identities: r.Identities, Plan: r.Plan, Progress: r.Progress, DryRun: r.DryRun,
+		Destroying: r.Destroying,
 	}
 	updates := proxmoxvm.UpdateHooks{
 		Program: ctx, Plan: r.Plan, Proxmox: r.Proxmox, Identities: r.Identities, Progress: r.Progress, Nodes: r.Nodes,
@@ -114,6 +118,7 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	register(&h.checkDownload, "image-offered", images.CheckDownload, previews)
 	register(&h.checkDownloaded, "image-downloaded", images.CheckDownloaded)
 	register(&h.checkImage, "image-whole", images.CheckImage)
+	register(&h.checkUnused, "image-unused", images.CheckUnused, previews)
 	register(&h.restoreImage, "image-restored", images.RestoreImage)
 	register(&h.awaitDeletions, "deletions-ended", images.AwaitDeletions)
 	register(&h.checkVMIDFree, "vmid-free", checkVMIDFree)
@@ -160,7 +165,7 @@ func (h *vmHooks) of(made ...*pulumi.ResourceHook) *pulumi.ResourceHookBinding {
 func (h *vmHooks) ofImages() *pulumi.ResourceHookBinding {
 	return &pulumi.ResourceHookBinding{
 		BeforeCreate: []*pulumi.ResourceHook{h.checkDownload}, AfterCreate: []*pulumi.ResourceHook{h.checkDownloaded},
-		AfterDelete: h.held(h.restoreImage),
+		BeforeDelete: h.held(h.checkUnused), AfterDelete: h.held(h.restoreImage),
 	}
 }
 

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,6 +9,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/tests/lab/world"
 )
 
 // TestMissingImage: a preview that plans downloads asks the hosts for them, and is refused where the URL holds nothing.
@@ -69,6 +72,28 @@ func TestImageOfFailedChange(t *testing.T) {
 	r := rehearse(t, stackFile(t, text))
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	t.Run("in a drive of another VM", func(t *testing.T) {
+		volumes := r.Lab.World().Snapshot().Volumes
+		at := slices.IndexFunc(volumes, func(v world.VolumeState) bool { return strings.Contains(v.ID, ":iso/pair-talos-") })
+		require.GreaterOrEqual(t, at, 0, volumes)
+
+		image, operator := volumes[at], world.Caller{ID: r.Lab.Credentials().TokenID}
+		_, err := r.Lab.World().Create(operator, image.Host, world.CreateRequest{
+			VMID: 9901, Conf: map[string]string{"name": "rescue", "ide2": image.ID + ",media=cdrom"},
+		})
+		require.NoError(t, err)
+
+		set(t, r.Stack, "image.factory.extensions[1]", "iscsi-tools")
+		assert.Contains(t, failPreview(t, r.Stack), "image "+image.ID+" is to be deleted, and is in drive ide2 of VM 9901 "+
+			"(rescue) on host "+image.Host)
+		_, err = r.Lab.World().Destroy(operator, image.Host, 9901, world.DestroyRequest{})
+		require.NoError(t, err)
+
+		_, err = r.Stack.Preview(t.Context(), optpreview.ProgressStreams(newOutput(t)))
+		require.NoError(t, err)
+		unset(t, r.Stack, "image.factory.extensions[1]")
+	})
 
 	before := r.Lab.World().Snapshot()
 

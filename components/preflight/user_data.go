@@ -117,6 +117,12 @@ func (c *checker) checkUserDataFile(ctx context.Context, n plan.Node, known *use
 		return err
 	}
 
+	// A node that is replaced has the file already.
+	if c.Absent[n.VMID] && !known.allVMs {
+		c.Problems.Add("pools."+n.Pool, "its user data "+file+" already exists, and the credentials do not see all VMs: "+
+			"it is not known whether one uses it", n.Name, "grant VM.Audit on /vms; or delete the file, if no VM uses it")
+	}
+
 	for i, v := range c.VMs {
 		// A VM reads the files of its own host.
 		if !c.strange(v, n) || v.Host != n.Host && !known.shared {
@@ -146,8 +152,8 @@ type userDataFiles struct {
 	read   bool
 	used   []string
 	unread []error
-	// shared says that all hosts see the same files.
-	shared bool
+	// shared says that all hosts see the same files, allVMs that the credentials see all VMs.
+	shared, allVMs bool
 }
 
 // readUserData asks the VMs of others, once, what they take from files.
@@ -161,7 +167,12 @@ func (c *checker) readUserData(ctx context.Context, known *userDataFiles) error 
 		return err
 	}
 
-	known.read, known.shared = true, shared[c.Plan.K3s.Snippets]
+	held, err := c.Proxmox.Permissions(ctx)
+	if err != nil {
+		return err
+	}
+
+	known.read, known.shared, known.allVMs = true, shared[c.Plan.K3s.Snippets], held.SeesAllVMs()
 	known.used, known.unread = make([]string, len(c.VMs)), make([]error, len(c.VMs))
 
 	var group errgroup.Group

@@ -23,6 +23,17 @@ type cloudHost struct {
 	shared   bool
 	userData map[int]string
 	unread   map[int]error
+	// narrow credentials see the VMs 401 and 9000 only.
+	narrow bool
+}
+
+func (c cloudHost) Permissions(ctx context.Context) (proxmoxapi.Permissions, error) {
+	held, err := c.FixedVMs.Permissions(ctx)
+	if c.narrow {
+		held["/vms"], held["/vms/401"], held["/vms/9000"] = map[string]bool{}, held["/"], held["/"]
+	}
+
+	return held, err
 }
 
 func (c cloudHost) Snippets(context.Context, string, string) (map[string]int64, error) {
@@ -188,6 +199,11 @@ func TestUserDataOfOthers(t *testing.T) {
 				"VM 702 (VMID 702 on host b) uses it: cannot reach that host (given: edge-server-1); make sure " +
 				"that the host answers; or delete the file, " +
 				"if no VM uses it",
+		},
+		"who uses the file cannot be seen": {
+			vms: []proxmoxapi.VM{renamed}, cloud: cloudHost{snippets: []string{file}, narrow: true},
+			want: "pools.server: its user data " + file + " already exists, and the credentials do not see all VMs: it is not " +
+				"known whether one uses it (given: edge-server-1); grant VM.Audit on /vms; or delete the file, if no VM uses it",
 		},
 		"a node that is there": {
 			vms: []proxmoxapi.VM{own, other}, cloud: cloudHost{snippets: []string{file}, userData: uses},

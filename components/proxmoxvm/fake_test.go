@@ -21,7 +21,11 @@ type fakeProxmox struct {
 	err     error
 	machine *proxmoxapi.VM
 	config  proxmoxapi.VMConfig
-	ejected []string
+	vms     []proxmoxapi.VM
+	shared  map[string]bool
+	// unreadable is what asking for the settings of a VM fails with.
+	unreadable error
+	ejected    []string
 	// fetched are the downloads asked for; refused is what they fail with.
 	fetched []proxmoxapi.Download
 	refused error
@@ -74,8 +78,12 @@ func (s *fakeProxmox) Download(_ context.Context, _, _ string, file proxmoxapi.D
 }
 
 func (s *fakeProxmox) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
-	return s.config, nil
+	return s.config, s.unreadable
 }
+
+func (s *fakeProxmox) VMs(context.Context) ([]proxmoxapi.VM, error) { return s.vms, nil }
+
+func (s *fakeProxmox) SharedStores(context.Context) (map[string]bool, error) { return s.shared, nil }
 
 func (s *fakeProxmox) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
 	if s.machine == nil || s.machine.ID != vmid {

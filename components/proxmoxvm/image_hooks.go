@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,15 +14,17 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/talosimage"
 	"talos-proxmox/components/wait"
 )
 
 // ImageHooks check an image before and after it is downloaded, and keep one that is still wanted.
 type ImageHooks struct {
-	Proxmox  Proxmox
-	Plan     *plan.Plan
-	Progress wait.Reporter
+	Proxmox    Proxmox
+	Identities *vmidentity.Identities
+	Plan       *plan.Plan
+	Progress   wait.Reporter
 	// DryRun says that it is a preview.
 	DryRun bool
 	// Destroying says that the run destroys the cluster: no image is wanted any more.
@@ -40,11 +43,7 @@ func (h ImageHooks) CheckDownload(ctx context.Context, args *pulumi.ResourceHook
 			err = h.previewDownload(ctx, args)
 		}
 
-		if errors.Is(err, proxmoxapi.ErrUnreachable) || errors.Is(err, proxmoxapi.ErrOffline) {
-			return nil // without Proxmox VE nothing is known, which the preview has said
-		}
-
-		return err
+		return previewed(err)
 	}
 
 	if err := h.checkDownload(ctx, args); err != nil {
@@ -62,6 +61,71 @@ func (h ImageHooks) CheckDownload(ctx context.Context, args *pulumi.ResourceHook
 	return h.Proxmox.DeleteFile(ctx, host, left)
 }
 
+// previewed is the error of a preview. Without Proxmox VE nothing is known, which the preview has said.
+func previewed(err error) error {
+	if errors.Is(err, proxmoxapi.ErrUnreachable) || errors.Is(err, proxmoxapi.ErrOffline) {
+		return nil
+	}
+
+	return err
+}
+
+// CheckUnused is a hook that runs before an image is deleted, and in previews. It keeps an image that is in a drive of a
+// VM that is not this stack's: without the file, that VM would not start.
+func (h ImageHooks) CheckUnused(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	err := h.checkUnused(hookutil.Deleting(ctx), hookutil.String(args.OldInputs, "nodeName"), downloaded(args.OldInputs))
+	if h.DryRun {
+		return previewed(err)
+	}
+
+	return err
+}
+
+func (h ImageHooks) checkUnused(ctx context.Context, host, volume string) error {
+	shared, err := h.Proxmox.SharedStores(ctx)
+	if err != nil {
+		return err
+	}
+
+	all, err := h.Proxmox.VMs(ctx)
+	if err != nil {
+		return err
+	}
+
+	datastore, _, _ := strings.Cut(volume, ":")
+
+	for _, v := range all {
+		if v.Container || v.Host != host && !shared[datastore] {
+			continue
+		}
+
+		ours, err := h.Identities.InStack(ctx, v)
+		if err != nil {
+			return err
+		}
+
+		if ours {
+			continue
+		}
+
+		config, err := h.Proxmox.Config(ctx, v)
+		if err != nil {
+			return fmt.Errorf("image %s is to be deleted, and it is not known whether VM %d (%s) on host %s has it in a "+
+				"drive: %w", volume, v.ID, v.Name, v.Host, err)
+		}
+
+		for _, drive := range slices.Sorted(maps.Keys(config.CDROMs)) {
+			if config.CDROMs[drive] == volume {
+				return fmt.Errorf("image %s is to be deleted, and is in drive %s of VM %d (%s) on host %s, which is not "+
+					"in this stack: that VM would not start without it. Run 'qm set %d --%s none,media=cdrom' on that "+
+					"host, then run 'pulumi up' again", volume, drive, v.ID, v.Name, v.Host, v.ID, drive)
+			}
+		}
+	}
+
+	return nil
+}
+
 // leftover is the image that is on the host already under the name of a download; empty when there is none, or Proxmox
 // VE takes it as it is, by its checksum. It is an error when the credentials may not delete it.
 func (h ImageHooks) leftover(ctx context.Context, args *pulumi.ResourceHookArgs) (string, error) {
@@ -76,9 +140,21 @@ func (h ImageHooks) leftover(ctx context.Context, args *pulumi.ResourceHookArgs)
 		return "", err
 	}
 
+	if err := h.checkUnused(ctx, host, volume); err != nil {
+		return "", err
+	}
+
 	held, err := h.Proxmox.Permissions(ctx)
-	if err != nil || held.On("/storage/"+datastore, "Datastore.Allocate") {
-		return volume, err
+
+	switch {
+	case err != nil:
+		return "", err
+	case strings.HasSuffix(volume, ".iso") && !held.SeesAllVMs():
+		return "", fmt.Errorf("image %s is on host %s already, and the credentials do not see all VMs: it is not known "+
+			"whether one has it in a drive. Delete it if none has: run 'pvesm free %s' on that host; or grant VM.Audit "+
+			"on /vms", volume, host, volume)
+	case held.On("/storage/"+datastore, "Datastore.Allocate"):
+		return volume, nil
 	}
 
 	if h.DryRun && !held.On("/storage/"+datastore, "Datastore.AllocateTemplate") {

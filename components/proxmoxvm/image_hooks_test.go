@@ -10,6 +10,8 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosimage"
 )
 
@@ -35,7 +37,7 @@ func TestCheckDownload(t *testing.T) {
 		"an image":                   {store: fakeProxmox{offered: 112 << 20}},
 		"a server that does not say": {store: fakeProxmox{offered: 0}},
 		"nine bytes that say Not Found": {
-			store: fakeProxmox{offered: 9, files: left, held: on("Datastore.Allocate")},
+			store: fakeProxmox{offered: 9, files: left, held: on("Datastore.Allocate", "VM.Audit")},
 			want: "https://factory.lan/x.iso holds 9 bytes: that is not an image. Open the URL, then correct it, " +
 				"or the settings of image.factory",
 		},
@@ -44,11 +46,17 @@ func TestCheckDownload(t *testing.T) {
 			want:  "host pve cannot get the image https://factory.lan/x.iso: bad request: invalid response: 404",
 		},
 		"left by an earlier deployment, and may be deleted": {
-			store:   fakeProxmox{offered: 112 << 20, files: left, held: on("Datastore.Allocate")},
+			store:   fakeProxmox{offered: 112 << 20, files: left, held: on("Datastore.Allocate", "VM.Audit")},
 			deleted: []string{"local:iso/x.iso"},
 		},
+		"left by an earlier deployment, and perhaps in the drive of a VM that is not visible": {
+			store: fakeProxmox{offered: 112 << 20, files: left, held: on("Datastore.Allocate")},
+			want: "image local:iso/x.iso is on host pve already, and the credentials do not see all VMs: it is not known " +
+				"whether one has it in a drive. Delete it if none has: run 'pvesm free local:iso/x.iso' on that host; or grant " +
+				"VM.Audit on /vms",
+		},
 		"left by an earlier deployment, and may not be deleted": {
-			store: fakeProxmox{offered: 112 << 20, files: left, held: on("Datastore.AllocateTemplate")},
+			store: fakeProxmox{offered: 112 << 20, files: left, held: on("Datastore.AllocateTemplate", "VM.Audit")},
 			want: "image local:iso/x.iso is on host pve already, and is not in this stack's state: an earlier deployment has left it. " +
 				"It is downloaded again, and the credentials lack Datastore.Allocate on /storage/local to delete it first. Delete " +
 				"it: run 'pvesm free local:iso/x.iso' on that host; or run 'pveum role modify TalosProxmox -append -privs " +
@@ -56,7 +64,10 @@ func TestCheckDownload(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := ImageHooks{Proxmox: &c.store, Plan: &plan.Plan{}, Progress: func(string) {}}
+			p := &plan.Plan{}
+			h := ImageHooks{
+				Proxmox: &c.store, Plan: p, Progress: func(string) {}, Identities: vmidentity.NewIdentities(nil, p, &c.store, nil),
+			}
 
 			err := h.CheckDownload(t.Context(), download)
 			assert.Equal(t, c.deleted, c.store.deleted)
@@ -107,6 +118,69 @@ func TestCheckImage(t *testing.T) {
 	downloaded := inputs(map[string]any{"nodeName": "pve", "datastoreId": "local", "fileName": "x.iso"})
 	h := ImageHooks{Proxmox: &fakeProxmox{files: map[string]int64{"local:iso/x.iso": 22}}}
 	assert.ErrorContains(t, h.CheckDownloaded(t.Context(), downloaded), "image local:iso/x.iso on host pve has 22 bytes")
+}
+
+// An image in a drive of a VM of others stays.
+func TestCheckUnused(t *testing.T) {
+	p := &plan.Plan{
+		Cluster: "c", Distribution: spec.DistributionTalos, Pools: []plan.PlannedPool{{Nodes: []plan.Node{{VMID: 401}}}},
+	}
+	image := inputs(map[string]any{"nodeName": "pve", "datastoreId": "local", "fileName": "x.iso"})
+	inDrive := proxmoxapi.VMConfig{CDROMs: map[string]string{"ide2": "local:iso/x.iso", "ide3": "none"}}
+	refusal := func(host string) string {
+		return "image local:iso/x.iso is to be deleted, and is in drive ide2 of VM 300 (app) on host " + host +
+			", which is not in this stack: that VM would not start without it. Run 'qm set 300 --ide2 none,media=cdrom' " +
+			"on that host, then run 'pulumi up' again"
+	}
+
+	for name, c := range map[string]struct {
+		vm     proxmoxapi.VM
+		config proxmoxapi.VMConfig
+		shared bool
+		unread error
+		want   string
+	}{
+		"in a drive of a node":     {vm: proxmoxapi.VM{ID: 401, Host: "pve"}, config: inDrive},
+		"in a drive of another VM": {vm: proxmoxapi.VM{ID: 300, Name: "app", Host: "pve"}, config: inDrive, want: refusal("pve")},
+		"in a drive of a node that leaves": {
+			vm: proxmoxapi.VM{ID: 402, Host: "pve", Tags: []string{"c", "talos"}}, config: inDrive,
+		},
+		"a file of another host": {vm: proxmoxapi.VM{ID: 300, Name: "app", Host: "pve2"}, config: inDrive},
+		"the same file there":    {vm: proxmoxapi.VM{ID: 300, Name: "app", Host: "pve2"}, config: inDrive, shared: true, want: refusal("pve2")},
+		"another file":           {vm: proxmoxapi.VM{ID: 300, Host: "pve"}, config: proxmoxapi.VMConfig{CDROMs: map[string]string{"ide2": "local:iso/y.iso"}}},
+		"a container":            {vm: proxmoxapi.VM{ID: 300, Host: "pve", Container: true}, config: inDrive},
+		"a VM that cannot be read": {
+			vm: proxmoxapi.VM{ID: 300, Name: "app", Host: "pve"}, unread: proxmoxapi.ErrHostUnreachable,
+			want: "image local:iso/x.iso is to be deleted, and it is not known whether VM 300 (app) on host pve has it in a drive: " +
+				proxmoxapi.ErrHostUnreachable.Error(),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := &fakeProxmox{
+				vms: []proxmoxapi.VM{c.vm}, config: c.config, shared: map[string]bool{"local": c.shared}, unreadable: c.unread,
+				offered: 112 << 20, files: map[string]int64{"local:iso/x.iso": 112 << 20},
+				held: proxmoxapi.Permissions{"/": {"Datastore.Allocate": true, "VM.Audit": true}},
+			}
+			h := ImageHooks{
+				Proxmox: store, Plan: p, Progress: func(string) {}, Identities: vmidentity.NewIdentities(nil, p, store, nil),
+			}
+
+			deletion := h.CheckUnused(t.Context(), &pulumi.ResourceHookArgs{OldInputs: image.NewInputs})
+			download := h.CheckDownload(t.Context(), inputs(map[string]any{
+				"nodeName": "pve", "datastoreId": "local", "fileName": "x.iso", "url": "https://factory.lan/x.iso",
+			}))
+
+			if c.want == "" {
+				assert.NoError(t, deletion)
+				assert.NoError(t, download)
+				assert.Equal(t, []string{"local:iso/x.iso"}, store.deleted)
+			} else {
+				assert.EqualError(t, deletion, c.want)
+				assert.EqualError(t, download, c.want)
+				assert.Empty(t, store.deleted)
+			}
+		})
+	}
 }
 
 func TestRestoreImage(t *testing.T) {

@@ -22,6 +22,7 @@ type Proxmox interface {
 	Resize(ctx context.Context, vm proxmoxapi.VM, disk string, gib int) error
 	Links(ctx context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)
 	Eject(ctx context.Context, vm proxmoxapi.VM, drive string) error
+	SharedStores(ctx context.Context) (map[string]bool, error)
 	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
 	URLSize(ctx context.Context, host, url string) (int64, error)
 	Download(ctx context.Context, host, datastore string, file proxmoxapi.Download) error

@@ -12,6 +12,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/hookutil"
+	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/tokens"
 )
 
@@ -153,6 +154,22 @@ func (i *Identities) stateMachine(ctx context.Context, vmid int) (stateMachine, 
 	}
 
 	return stateMachine{}, false, nil
+}
+
+// InStack says that a VM has the VMID of a node, or of a VM of the state. Where this run does not read the state, as in
+// previews, the tags of the cluster decide.
+func (i *Identities) InStack(ctx context.Context, v proxmoxapi.VM) (bool, error) {
+	if _, _, planned := NodeByVMID(i.plan, v.ID); planned {
+		return true, nil
+	}
+
+	if !i.reads {
+		return OfCluster(v, i.plan), nil
+	}
+
+	_, there, err := i.stateMachine(ctx, v.ID)
+
+	return there, err
 }
 
 // ErrUnknown is what CheckLeaving reports where it is not known which VM it is about.

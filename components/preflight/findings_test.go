@@ -255,9 +255,9 @@ func findings() map[string]finding {
 			change: func(s *testbed) { s.spec.Network.Bridge = "vmbr7" },
 			want: []string{
 				"pools.control.nics: bridge not found on host a, or the credentials lack SDN.Use on it (given: vmbr7); name " +
-					"another, make it there, or give the role SDN.Use on it",
+					"another, make it there, or grant SDN.Use on it",
 				"pools.gpu.nics: bridge not found on host a, or the credentials lack SDN.Use on it (given: vmbr7); name another, " +
-					"make it there, or give the role SDN.Use on it",
+					"make it there, or grant SDN.Use on it",
 			},
 		},
 		"an MTU above the bridge's": {

@@ -133,12 +133,12 @@ func TestHostsOfHA(t *testing.T) {
 		want            string
 		warnings        int
 	}{
-		"all":                   {shape: spec.VMSpec{HA: &spec.HA{}}, want: "a b c, a b c"},
-		"two":                   {shape: on("c", "b"), want: "b c b, b c b"},
-		"the highest priority":  {shape: on("a", "b:2", "c:2"), want: "b c b, b c b"},
-		"one":                   {shape: on("c"), want: "c c c, c c c"},
-		"a host that is stated": {shape: on("b", "c"), worker: "b", want: "b c b, b b b"},
-		"another host":          {shape: on("b", "c"), worker: "a", want: "b c b, a a a", warnings: 1},
+		"all":                  {shape: spec.VMSpec{HA: &spec.HA{}}, want: "a b c, a b c"},
+		"two":                  {shape: on("c", "b"), want: "b c b, b c b"},
+		"the highest priority": {shape: on("a", "b:2", "c:2"), want: "b c b, b c b"},
+		"one":                  {shape: on("c"), want: "c c c, c c c"},
+		"a host that is set":   {shape: on("b", "c"), worker: "b", want: "b c b, b b b"},
+		"another host":         {shape: on("b", "c"), worker: "a", want: "b c b, a a a", warnings: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

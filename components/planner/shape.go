@@ -22,7 +22,7 @@ var (
 	tag = regexp.MustCompile(`^[a-z0-9_][a-z0-9_\-+.]*$`)
 )
 
-// checkShapes checks what each level states by itself, so that a problem names the place where it is.
+// checkShapes checks what each level sets by itself, so that a problem names the place where it is.
 func (r *resolver) checkShapes() {
 	r.CheckName("proxmox.storage.disks", &r.Spec.Proxmox.Storage.Disks, "a datastore")
 	r.CheckName("proxmox.storage.images", &r.Spec.Proxmox.Storage.Images, "a datastore")

@@ -39,7 +39,7 @@ func TestFirmwareKept(t *testing.T) {
 		"the same":           {"ovmf", "ovmf", "ovmf", "", ""},
 		"a clone":            {"", "seabios", "", "", ""},
 		"nothing is known":   {"", "", "ovmf", "", ""},
-		"as it was stated":   {"ovmf", "seabios", "ovmf", "", ""},
+		"as configured":      {"ovmf", "seabios", "ovmf", "", ""},
 		"a clone by refresh": {"seabios", "seabios", "seabios", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

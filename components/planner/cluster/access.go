@@ -28,7 +28,7 @@ func (r *Resolver) CheckEndpointPort() {
 	}
 }
 
-// checkHostKey: the program and the provider must ask the same server, so its address is stated too.
+// checkHostKey: the program and the provider must ask the same server, so its address is set too.
 func (r *Resolver) checkHostKey(path, host string, login *spec.SSH) {
 	given := login.HostKeys[host]
 

@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// checkCNI takes what the operator has stated, empty where a default applies.
+// checkCNI takes what the operator has set, empty where a default applies.
 func (r *Resolver) checkCNI(p *plan.Plan, configured spec.CNIName) {
 	c := r.Spec.Cluster.CNI
 	p.CNI, p.KubeProxy = c.Name, *c.KubeProxy

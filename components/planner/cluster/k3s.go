@@ -170,7 +170,7 @@ func (r *Resolver) checkK3sArgs(path string, args []string) {
 	}
 }
 
-// checkK3sAPIServerArgs: what cluster.apiServer states is not to be stated again.
+// checkK3sAPIServerArgs: what cluster.apiServer sets must not be set again.
 func (r *Resolver) checkK3sAPIServerArgs(args []string) {
 	a := r.Spec.Cluster.APIServer
 	own := plan.APIServerArgs(a)

@@ -62,7 +62,7 @@ func TestMark(t *testing.T) {
 		"the node applies them", warned[0].String())
 }
 
-// TestWarnUnits: VMs keep the CPU weight that they have where none is stated, and the operator learns of it.
+// TestWarnUnits: VMs keep the CPU weight that they have where none is set, and the operator learns of it.
 func TestWarnUnits(t *testing.T) {
 	s := New(checks.New(&plan.Plan{}, oneProcess{}))
 

@@ -62,8 +62,8 @@ func TestHARulesOfAPool(t *testing.T) {
 		return spec.VMSpec{HA: &spec.HA{Hosts: hosts, Strict: strict, Apart: apart}}
 	}
 
-	const other = ", { hosts: [a] }: a pool has one high-availability rule (given: { hosts: [b], strict: true }); " +
-		"state the same for both, or give one of the two nodes another pool"
+	const other = ", { hosts: [a] }: a pool has one high-availability rule (given: { hosts: [b], strict: true }); set " +
+		"the same for both, or give one of the two nodes another pool"
 
 	for name, test := range map[string]struct {
 		pool  spec.VMSpec

@@ -133,8 +133,7 @@ func (d *Discovery) choose(n plan.Node, links []proxmoxapi.Link) (netip.Addr, er
 		return found[0], nil
 	default:
 		return netip.Addr{}, fmt.Errorf("%s reports several addresses inside network.cidr %s for %s: %v; narrow "+
-			"network.cidr, or state the "+
-			"addresses with another network.addressing", n.Name, d.Network, n.MAC, found)
+			"network.cidr, or set the addresses with another network.addressing", n.Name, d.Network, n.MAC, found)
 	}
 }
 

@@ -19,7 +19,7 @@ func (r *Resolver) checkAPIServer(p *plan.Plan) {
 		r.CheckURL(path+".oidc.issuer", o.Issuer, "https://login.example.com", "https")
 
 		if o.ClientID == "" {
-			r.Problems.Add(path+".oidc.clientID", "is required", "", "state the client that tokens are issued for")
+			r.Problems.Add(path+".oidc.clientID", "is required", "", "set the client that tokens are issued for")
 		}
 
 		if a.Authentication != nil {

@@ -135,7 +135,7 @@ func (r *Resolver) k3sVersion() string {
 
 	switch {
 	case given == "":
-		r.Problems.Add(path, "is required with cluster.kind k3s", "", "state it, for example v1.34.2+k3s1")
+		r.Problems.Add(path, "is required with cluster.kind k3s", "", "set it, for example to v1.34.2+k3s1")
 	case m == nil:
 		r.Problems.Add(path, "must be a full version of K3s", given, "write it like v1.34.2+k3s1")
 	case plan.Minor(m[2]) < plan.OldestK3s:

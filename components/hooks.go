@@ -142,7 +142,7 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 		return r.Failed(c, args)
 	})
 
-	// Where the program does not run, the engine shows that it is missing in place of why a VM could not be deleted.
+	// Where the program does not run, the engine shows that it is missing instead of why a VM could not be deleted.
 	if h.deletions {
 		h.failed = []*pulumi.ErrorHook{failed}
 	}

@@ -175,7 +175,7 @@ func sameNetworks(identity string, k *plan.PlannedK3s) error {
 		if kept != now {
 			problems.Add(path, "must stay as it was when the cluster was created: its nodes and services have "+
 				"addresses from this network",
-				now, "state "+kept+"; a different network needs a new cluster")
+				now, "set "+kept+"; a different network needs a new cluster")
 		}
 	}
 

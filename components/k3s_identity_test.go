@@ -37,7 +37,7 @@ func TestSameNetworks(t *testing.T) {
 	require.NoError(t, sameNetworks(text, &plan.PlannedK3s{Pods: plan.K3sPods, Services: plan.K3sServices}))
 	require.EqualError(t, sameNetworks(text, &plan.PlannedK3s{
 		Pods: netip.MustParsePrefix("10.100.0.0/16"), Services: plan.K3sServices,
-	}), "the configuration has 1 problem:\n  - k3s.clusterCIDR: must stay as it was when the cluster was created: "+
-		"its nodes and services have addresses from this network (given: 10.100.0.0/16); state 10.42.0.0/16; a "+
-		"different network needs a new cluster")
+	}), "the configuration has 1 problem:\n  - k3s.clusterCIDR: must stay as it was when the cluster was created: its "+
+		"nodes and services have addresses from this network (given: 10.100.0.0/16); set 10.42.0.0/16; a different network "+
+		"needs a new cluster")
 }

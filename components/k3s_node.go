@@ -40,7 +40,7 @@ type k3sNodeArgs struct {
 	Snippets string
 	// AgentTimeout bounds how long the guest agent is waited for when the VM is read; empty: the provider's 15 minutes.
 	AgentTimeout string
-	// Discovery finds an address that is not stated; nil: nothing does.
+	// Discovery finds an address that is not set; nil: nothing does.
 	Discovery *proxmoxvm.Discovery
 	// Firewall lets in what it names and nothing else; nil: everything.
 	Firewall []plan.FirewallRule

@@ -640,7 +640,7 @@ func (b *builder) start(credentials machine.ClientConfigurationOutput,
 		}
 	}
 
-	// Where nothing is stated, the provider's default is no input.
+	// Where nothing is set, the provider's default is no input.
 	var renewal pulumi.StringPtrInput
 	if b.Plan.KubeconfigRenewal > 0 {
 		renewal = pulumi.String(b.Plan.KubeconfigRenewal.String())

@@ -43,7 +43,7 @@ type TalosNodeArgs struct {
 	// AgentTimeout bounds how long the guest agent of an image that has one is waited for when the VM is read ("5m");
 	// empty: the provider's 15 minutes.
 	AgentTimeout string
-	// Discovery finds an address that is not stated; nil: IPAddress stays unknown.
+	// Discovery finds an address that is not set; nil: IPAddress stays unknown.
 	Discovery *proxmoxvm.Discovery
 	// Firewall lets in what it names and nothing else; nil: everything.
 	Firewall []plan.FirewallRule

@@ -108,8 +108,8 @@ func TestPolicies(t *testing.T) {
 
 	assert.Equal(t, reports{
 		"urn:vm vm.networkDevices[0].firewall: must be true on a public bridge (given: bridge vmbr1); set it to true",
-		" host pve: must have the virtual CPUs that its 1 guests are promised (given: 2 promised, 1 to give); " +
-			"move a guest to another host, make guests smaller, or state what the host has",
+		" host pve: must have the virtual CPUs that its 1 guests are promised (given: 2 promised, 1 to give); move a guest " +
+			"to another host, make guests smaller, or set the host's actual capacity",
 	}, got)
 }
 

@@ -245,7 +245,7 @@ func TestContractIsStrict(t *testing.T) {
 		},
 		"a group left out": {
 			`"workers": [{"name": "atlas-worker-1", "vmid": 501, "node": "pve2"}],`, "",
-			shape + "\n" + "  - talos_bootstrap_nodes.workers: is required; state it: workers without a GPU",
+			shape + "\n" + "  - talos_bootstrap_nodes.workers: is required; set it: workers without a GPU",
 		},
 		"an empty address": {
 			`"ip": "fd00::31"`, `"ip": ""`,

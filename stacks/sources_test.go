@@ -513,5 +513,5 @@ func TestSchematics(t *testing.T) {
 
 	found, err := schematics(p)
 	require.NoError(t, err)
-	assert.Empty(t, found, "templates of which nothing is stated")
+	assert.Empty(t, found, "templates of which nothing is set")
 }

@@ -205,7 +205,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestKubeconfigRenewal: the provider's default stays where nothing is stated, so that existing stacks see no change.
+// TestKubeconfigRenewal: the provider's default stays where nothing is set, so that existing stacks see no change.
 func TestKubeconfigRenewal(t *testing.T) {
 	config := testConfig()
 	_, stated := record(t, testProgram(config))["k3s-dev-kubeconfig"].inputs["certificateRenewalDuration"]

@@ -310,7 +310,11 @@ var forbiddenWords = map[string]string{
 	`for want of`:                                          "because ... is missing",
 	`lets? go of`:                                          "release",
 	`will do\b`:                                            "is enough",
+	`(?-i:State) ` + objects + `|(or|and|then|must|[.:;,]) \[?state ` + objects: "set a key, name a host, pass a flag",
 }
+
+// objects follow the imperative "state", and not the state of a stack.
+const objects = `(its?|the|an?|both|them|(an)?others?|what|which|how)`
 
 // TestPlainWords: the documents use plain terms. What is code, or quoted between double quotes, is the program's own text.
 func TestPlainWords(t *testing.T) {
@@ -341,6 +345,9 @@ func TestPlainWordsInCode(t *testing.T) {
 	messages := regexp.MustCompile(`"[^"\n]*"`)
 	ours := regexp.MustCompile(`/(components|stacks|policy)/.*\.go$`)
 	isNo := regexp.MustCompile(`(^"|\w+ )(is|are) no ([a-km-z]|P|U)\w*`) // "is no longer" is plain
+	// An imperative begins a message, or a part of it. "pulumi state" and the state of a stack are none.
+	state := regexp.MustCompile(`(^"|[;:.] |\b(or|then|must) )[Ss]tate ("$|%|[a-z]\w*)`)
+	noun := regexp.MustCompile(`state (delete|was)$`)
 	seen := 0
 
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -366,6 +373,12 @@ func TestPlainWordsInCode(t *testing.T) {
 				for _, found := range isNo.FindAllString(message, -1) {
 					if !strings.HasPrefix(strings.ToLower(found), "there ") {
 						t.Errorf("%s: %q: write: is not a", path, found)
+					}
+				}
+
+				for _, found := range state.FindAllString(message, -1) {
+					if !noun.MatchString(found) {
+						t.Errorf("%s: %q: write: set, name, list or pass", path, found)
 					}
 				}
 			}

@@ -337,7 +337,7 @@ func TestReportedAddress(t *testing.T) {
 	set(t, r.Stack, "pools.control.addresses", reserved.String())
 	assert.NotContains(t, previewOf(t, r.Stack), "than its guest agent reports")
 
-	// With reported addresses none has to be stated, and the contract has none, until it is.
+	// With reported addresses none has to be set, and the contract has none, until it is.
 	set(t, r.Stack, "network.addressing", "reported")
 	unset(t, r.Stack, "pools.control.addresses")
 	assert.Empty(t, contractOf(t, upResult(t, r.Stack)).NodeIPMap)

@@ -45,7 +45,7 @@ func TestMissingImage(t *testing.T) {
 
 	before := r.Lab.World().Snapshot()
 
-	t.Run("in place of images that are there", func(t *testing.T) {
+	t.Run("replacing images that are there", func(t *testing.T) {
 		set(t, r.Stack, "image.iso.url", missing)
 
 		assert.Contains(t, failPreview(t, r.Stack), refused+missing)

@@ -53,9 +53,9 @@ func TestK3sIdentity(t *testing.T) {
 	out := newOutput(t)
 	_, err = r.Stack.Preview(t.Context(), optpreview.ProgressStreams(out), optpreview.ErrorProgressStreams(out))
 	require.Error(t, err)
-	assert.Contains(t, out.String(), "k3s.serviceCIDR: must stay as it was when the cluster was created: its nodes "+
-		"and services have addresses from this network (given: 10.102.0.0/16); state 10.101.0.0/16; a different "+
-		"network needs a new cluster")
+	assert.Contains(t, out.String(), "k3s.serviceCIDR: must stay as it was when the cluster was created: its nodes and "+
+		"services have addresses from this network (given: 10.102.0.0/16); set 10.101.0.0/16; a different network needs a "+
+		"new cluster")
 	set(t, r.Stack, "k3s.serviceCIDR", "10.101.0.0/16")
 
 	resources, deployed := identities(t, r.Stack), r.Lab.World().Snapshot()

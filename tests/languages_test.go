@@ -601,7 +601,7 @@ func TestTypeScriptProgram(t *testing.T) {
 	p.live(t)
 }
 
-// TestPackageFromSource: the directory of the package may be added in place of its plugin, which pulumi then compiles.
+// TestPackageFromSource: the directory of the package may be added instead of its plugin, which pulumi then compiles.
 func TestPackageFromSource(t *testing.T) {
 	t.Parallel()
 

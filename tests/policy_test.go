@@ -36,8 +36,7 @@ func TestPolicy(t *testing.T) {
 		protected = "control-plane-protection: k3s-dev-control-1-vm.protection: must be true for a control plane (given: " +
 			"false); set it to true"
 		room = "host-capacity: host pve: must have the virtual CPUs that its 2 guests are promised (given: 6 promised, 5 " +
-			"to give); " +
-			"move a guest to another host, make guests smaller, or state what the host has"
+			"to give); move a guest to another host, make guests smaller, or set the host's actual capacity"
 	)
 
 	// Whatever the environment's defaults are: the pack must find what was switched off.

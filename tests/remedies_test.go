@@ -83,7 +83,7 @@ func TestRemediesOfCreation(t *testing.T) {
 	})
 	failUp(t, r.Stack)
 	set(t, r.Stack, "pools.worker.diskGiB", "20")
-	assert.Contains(t, failUp(t, r.Stack), "is not finished: disk scsi0 has 10 GiB in place of 40")
+	assert.Contains(t, failUp(t, r.Stack), "is not finished: disk scsi0 has 10 GiB instead of 40")
 	upRefresh(t, r.Stack)
 	requireNoChange(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))

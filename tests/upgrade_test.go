@@ -636,7 +636,7 @@ func TestKubernetesUpgrade(t *testing.T) {
 
 	set(t, r.Stack, "cluster.versions.kubernetes", "v1.32.0")
 	assert.Contains(t, failPreview(t, r.Stack), "cluster.versions.kubernetes: Kubernetes v1.33.6 cannot become v1.32.0: "+
-		"a downgrade to an earlier minor version is not supported; state v1.33 or the next")
+		"a downgrade to an earlier minor version is not supported; set v1.33 or the next")
 
 	set(t, r.Stack, "cluster.versions.kubernetes", "v1.34.2")
 	r.Talos.Withdraw("kube-scheduler:v1.34.2")

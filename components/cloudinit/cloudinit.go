@@ -39,7 +39,7 @@ type CACerts struct {
 
 // Apt has the sources of packages.
 type Apt struct {
-	// Primary also holds security updates, where no other mirror is stated for those.
+	// Primary also holds security updates, where no other mirror is set for those.
 	Primary []AptMirror `yaml:"primary,omitempty"`
 	// HTTPProxy and HTTPSProxy are URLs of the proxies that packages are fetched through.
 	HTTPProxy  string `yaml:"http_proxy,omitempty"`

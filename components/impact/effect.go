@@ -150,7 +150,7 @@ func (c Change) upgradable() error {
 		errs = append(errs,
 			fmt.Errorf(
 				"image.schematic: the node runs schematic %s, whose extensions an upgrade from the plain installer would drop; "+
-					"state the schematic, or %s to drop them", c.Now.Schematic, Vanilla))
+					"set the schematic, or %s to drop them", c.Now.Schematic, Vanilla))
 	}
 
 	if c.changesSecureBoot() {

@@ -121,7 +121,7 @@ func TestEvaluate(t *testing.T) {
 			EffectUpgrade,
 			"Talos v1.11.6 becomes v1.12.4",
 			"image.schematic: the node runs schematic " + a +
-				", whose extensions an upgrade from the plain installer would drop; state the schematic, or " +
+				", whose extensions an upgrade from the plain installer would drop; set the schematic, or " +
 				Vanilla + " to drop them",
 		},
 		"SecureBoot, which stays": {

@@ -31,7 +31,7 @@ type config struct {
 	NodeName   string   `yaml:"node-name"`
 	NodeIP     string   `yaml:"node-ip,omitempty"`
 	TLSSAN     []string `yaml:"tls-san,omitempty"`
-	// ClusterCIDR and ServiceCIDR are stated where they are not K3s' own.
+	// ClusterCIDR and ServiceCIDR are set where they are not K3s' own.
 	ClusterCIDR string   `yaml:"cluster-cidr,omitempty"`
 	ServiceCIDR string   `yaml:"service-cidr,omitempty"`
 	Disable     []string `yaml:"disable,omitempty"`
@@ -137,8 +137,8 @@ func pairs(m map[string]string) []string {
 	return all
 }
 
-// options are arguments of the command line as the configuration file has them: one that is stated once is a value, one
-// that is stated again a list.
+// options are arguments of the command line as the configuration file has them: one that is set once is a value, one
+// that is set again a list.
 func options(args []string) map[string]any {
 	found := map[string]any{}
 

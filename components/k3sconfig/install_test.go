@@ -132,7 +132,7 @@ func TestInstall(t *testing.T) {
 			env: []string{"NO_BINARY=1"}, status: 1, log: "the installation failed; it is tried again",
 			calls: []string{"install server version=v1.34.2+k3s1 start=true"},
 		},
-		"the script that is stated": {
+		"the script that is set": {
 			script: scriptSum(), log: "K3s is running",
 			calls: []string{"install server version=v1.34.2+k3s1 start=true", "systemctl restart k3s"},
 		},

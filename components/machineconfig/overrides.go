@@ -131,7 +131,7 @@ func (c *checker) checkOverrides(overrides []override, planned, whole talosconfi
 
 		// What holds for the cluster is not one thing here and another there.
 		if o.shared && !strings.HasPrefix(problem.Path, "cluster.patches") {
-			problem.Remedy, o.refused = "state it in cluster.patches: it is the same on all nodes", true
+			problem.Remedy, o.refused = "set it in cluster.patches: it is the same on all nodes", true
 		}
 
 		if o.refused {
@@ -162,7 +162,7 @@ func clusterNetworks(p *plan.Plan) []need {
 				Path: "network.cidr", Rule: "must be of the IP version of the networks of pods and services, " +
 					constants.DefaultIPv4PodCIDR + " and " + constants.DefaultIPv4ServiceCIDR +
 					": the Kubernetes API server does not start otherwise", Value: p.Network.String(),
-				Remedy: "state networks for both in cluster.patches, for example " +
+				Remedy: "set networks for both in cluster.patches, for example " +
 					"cluster: {network: {podSubnets: [fd00:10:244::/56], serviceSubnets: [fd00:10:96::/112]}}",
 			},
 			broken: func(cfg talosconfig.Provider) bool {
@@ -179,7 +179,7 @@ func clusterNetworks(p *plan.Plan) []need {
 			unpatched: spec.Problem{
 				Path: "network.cidr", Rule: "must not lie in the networks of pods and services, " +
 					constants.DefaultIPv4PodCIDR + " and " + constants.DefaultIPv4ServiceCIDR, Value: p.Network.String(),
-				Remedy: "choose another one for the nodes, or state others for pods and services in a patch " +
+				Remedy: "choose another one for the nodes, or set others for pods and services in a patch " +
 					"(cluster.network.podSubnets, serviceSubnets)",
 			},
 			broken: func(cfg talosconfig.Provider) bool {

@@ -64,7 +64,7 @@ func TestOverrides(t *testing.T) {
 		"subnets of one pool": {
 			patch: "cluster: {network: {podSubnets: [10.112.0.0/16]}}",
 			problem: "pools.worker.patches[0]: overrides the networks of pods and services of the plan, 10.244.0.0/16, " +
-				"10.96.0.0/12" + given + "state it in cluster.patches: it is the same on all nodes",
+				"10.96.0.0/12" + given + "set it in cluster.patches: it is the same on all nodes",
 		},
 		"kube-proxy": {
 			patch: "cluster: {proxy: {disabled: true}}",
@@ -143,8 +143,8 @@ func TestFamilyOfNetworks(t *testing.T) {
 		given = " (given: own.yaml, for home-control-1); correct the patch"
 		end   = ": the Kubernetes API server does not start with others" + given
 		own   = "network.cidr: must be of the IP version of the networks of pods and services, 10.244.0.0/16 and " +
-			"10.96.0.0/12: the Kubernetes API server does not start otherwise (given: 2001:db8::/64); state networks for " +
-			"both in cluster.patches, for example cluster: {network: {podSubnets: [fd00:10:244::/56], serviceSubnets: " +
+			"10.96.0.0/12: the Kubernetes API server does not start otherwise (given: 2001:db8::/64); set networks for both " +
+			"in cluster.patches, for example cluster: {network: {podSubnets: [fd00:10:244::/56], serviceSubnets: " +
 			"[fd00:10:96::/112]}}"
 	)
 
@@ -247,8 +247,8 @@ func TestNodesAmongPods(t *testing.T) {
 		}}
 
 		_, err := Check(plantest.New(t, s))
-		require.EqualError(t, err, "the configuration has 1 problem:\n  - network.cidr: must not lie in the networks of pods "+
-			"and services, 10.244.0.0/16 and 10.96.0.0/12 (given: "+cidr+"); choose another one for the nodes, or state "+
+		require.EqualError(t, err, "the configuration has 1 problem:\n  - network.cidr: must not lie in the networks of "+
+			"pods and services, 10.244.0.0/16 and 10.96.0.0/12 (given: "+cidr+"); choose another one for the nodes, or set "+
 			"others for pods and services in a patch (cluster.network.podSubnets, serviceSubnets)")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// TestVolumes: each volume has the disk that it was stated with, wherever on the bus that is, and no other.
+// TestVolumes: each volume has the disk that it was configured with, wherever on the bus that is, and no other.
 func TestVolumes(t *testing.T) {
 	for name, versions := range map[string]spec.Versions{"1.11": plantest.Talos111, "1.12": plantest.Talos112} {
 		t.Run(name, func(t *testing.T) {

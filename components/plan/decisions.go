@@ -28,11 +28,11 @@ type PlannedK3s struct {
 	// Version of K3s with a leading v, "v1.34.2+k3s1".
 	Version string
 	Disable []string
-	// ServerArgs and AgentArgs are the operator's, as they were stated.
+	// ServerArgs and AgentArgs are the operator's, as configured.
 	ServerArgs, AgentArgs []string
-	// Checksum is the SHA-256 of the binary; empty when none is stated.
+	// Checksum is the SHA-256 of the binary; empty when none is set.
 	Checksum string
-	// InstallChecksum is the SHA-256 of the installation script; empty when none is stated.
+	// InstallChecksum is the SHA-256 of the installation script; empty when none is set.
 	InstallChecksum string
 	// User may log in by SSH with SSHKeys, and with a key pair that is made where GenerateSSHKey says so.
 	User           string
@@ -57,7 +57,7 @@ type PlannedK3s struct {
 // HostAllocation is what the plan puts on one host.
 type HostAllocation struct {
 	Name string
-	// Limited says that the host's capacity is stated; without that Capacity and Reserve say nothing.
+	// Limited says that the host's capacity is set; without that Capacity and Reserve say nothing.
 	Limited           bool
 	Capacity, Reserve spec.Resources
 	// Used is what all nodes of the plan on this host need.

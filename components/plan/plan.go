@@ -66,7 +66,7 @@ type Plan struct {
 	APIServer spec.APIServer
 
 	Addressing spec.Addressing
-	// Network is the network of the nodes; Gateway is invalid when none is stated.
+	// Network is the network of the nodes; Gateway is invalid when none is set.
 	Network     netip.Prefix
 	Gateway     netip.Addr
 	Nameservers []netip.Addr
@@ -228,7 +228,7 @@ type Node struct {
 	Cores   int
 	CPUType string
 	NUMA    bool
-	// CPUUnits is the weight of the VM on its host; 0: not stated, which is 100 for a new VM and no change for another.
+	// CPUUnits is the weight of the VM on its host; 0: not set, which is 100 for a new VM and no change for another.
 	CPUUnits   int
 	MemoryMiB  int
 	Ballooning bool
@@ -246,7 +246,7 @@ type Node struct {
 	Startup                           *spec.Startup
 	Tags                              []string
 	ResourcePool, HAGroup             string
-	// HA is what high availability is to do beyond a group; nil: nothing is stated.
+	// HA is what high availability is to do beyond a group; nil: nothing is set.
 	HA *spec.HA
 
 	// Agent says that the guest agent is in the image, so that Proxmox VE may ask it.
@@ -369,7 +369,7 @@ func (p *Plan) WithContract(version string) *Plan {
 	return &made
 }
 
-// ContractVersion is the contract, of a cluster that is about to be made where none is stated. It is no later than the
+// ContractVersion is the contract, of a cluster that is about to be made where none is set. It is no later than the
 // Talos provider knows.
 func (p *Plan) ContractVersion() string {
 	version := cmp.Or(p.Contract, p.Talos)

@@ -80,8 +80,8 @@ func TestControlPlanesWithGPUs(t *testing.T) {
 
 // TestStatedCNI: production is warned of a pod network that was not chosen.
 func TestStatedCNI(t *testing.T) {
-	const warning = "cluster.cni.name: is not set, and a running cluster keeps its pod network: Flannel enforces " +
-		"no network policies (given: flannel); state flannel, cilium or none"
+	const warning = "cluster.cni.name: is not set, and a running cluster keeps its pod network: Flannel enforces no " +
+		"network policies (given: flannel); choose flannel, cilium or none"
 
 	for _, c := range []struct {
 		environment spec.Environment

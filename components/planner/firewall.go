@@ -32,7 +32,7 @@ func (r *resolver) checkFirewall(p *plan.Plan) {
 	if _, given := r.Spec.Cluster.CNI.Values["ipam"]; given && *f.Enabled {
 		r.Warn("cluster.cni.values.ipam", "may give pods addresses that the firewalls block: they allow "+
 			constants.DefaultIPv4PodCIDR, "",
-			"state other networks of pods in firewall.open")
+			"allow other networks of pods in firewall.open")
 	}
 
 	for i, o := range f.Open {

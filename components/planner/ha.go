@@ -78,7 +78,7 @@ func (r *resolver) checkHARules(p *pool) {
 
 		r.Problems.Add(m.path+".ha", "must be the same as that of "+first.path+", "+haText(of(first))+
 			": a pool has one high-availability rule", haText(of(m)),
-			"state the same for both, or give one of the two nodes another pool")
+			"set the same for both, or give one of the two nodes another pool")
 	}
 }
 

@@ -62,8 +62,8 @@ func TestHARulesOfAPool(t *testing.T) {
 		return spec.VMSpec{HA: &spec.HA{Hosts: hosts, Strict: strict, Apart: apart}}
 	}
 
-	const other = ", { hosts: [a] }: a pool has one high-availability rule (given: { hosts: [b], strict: true }); " +
-		"state the same for both, or give one of the two nodes another pool"
+	const other = ", { hosts: [a] }: a pool has one high-availability rule (given: { hosts: [b], strict: true }); set " +
+		"the same for both, or give one of the two nodes another pool"
 
 	for name, test := range map[string]struct {
 		pool  spec.VMSpec
@@ -133,12 +133,12 @@ func TestHostsOfHA(t *testing.T) {
 		want            string
 		warnings        int
 	}{
-		"all":                   {shape: spec.VMSpec{HA: &spec.HA{}}, want: "a b c, a b c"},
-		"two":                   {shape: on("c", "b"), want: "b c b, b c b"},
-		"the highest priority":  {shape: on("a", "b:2", "c:2"), want: "b c b, b c b"},
-		"one":                   {shape: on("c"), want: "c c c, c c c"},
-		"a host that is stated": {shape: on("b", "c"), worker: "b", want: "b c b, b b b"},
-		"another host":          {shape: on("b", "c"), worker: "a", want: "b c b, a a a", warnings: 1},
+		"all":                  {shape: spec.VMSpec{HA: &spec.HA{}}, want: "a b c, a b c"},
+		"two":                  {shape: on("c", "b"), want: "b c b, b c b"},
+		"the highest priority": {shape: on("a", "b:2", "c:2"), want: "b c b, b c b"},
+		"one":                  {shape: on("c"), want: "c c c, c c c"},
+		"a host that is set":   {shape: on("b", "c"), worker: "b", want: "b c b, b b b"},
+		"another host":         {shape: on("b", "c"), worker: "a", want: "b c b, a a a", warnings: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -28,7 +28,7 @@ func (r *resolver) checkHosts() {
 			r.checkResources(path+".capacity", *c)
 
 			if c.VCPU == 0 || c.MemoryMiB == 0 {
-				r.Problems.Add(path+".capacity", "needs vcpu and memoryMiB", "", "state both, or leave the capacity out")
+				r.Problems.Add(path+".capacity", "needs vcpu and memoryMiB", "", "set both, or leave the capacity out")
 			}
 		}
 
@@ -37,7 +37,7 @@ func (r *resolver) checkHosts() {
 
 			if h.Capacity == nil {
 				r.Problems.Add(path+".reserve", "has no meaning without a capacity", "",
-					"state the capacity, or leave the reserve out")
+					"set the capacity, or leave the reserve out")
 			}
 		}
 	}

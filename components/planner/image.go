@@ -444,7 +444,7 @@ func (r *resolver) checkLonghornImage(p *pool) {
 		!slices.Contains(r.Spec.Cluster.Addons, spec.AddonLonghorn):
 		return
 	case image.SchematicID != "", len(image.Extensions) == 0 && r.Spec.Image.Source != spec.SourceFactory:
-		return // what it holds is not stated
+		return // what it holds is not known
 	}
 
 	for _, extension := range []string{"iscsi-tools", "util-linux-tools"} {

@@ -87,7 +87,7 @@ func TestLinkName(t *testing.T) {
 		platform   spec.Platform
 		args, want []string
 	}{
-		"not stated": {spec.PlatformMetal, []string{"console=ttyS0"}, []string{"console=ttyS0", "net.ifnames=0"}},
+		"not set": {spec.PlatformMetal, []string{"console=ttyS0"}, []string{"console=ttyS0", "net.ifnames=0"}},
 		"the operator states it": {
 			spec.PlatformMetal,
 			[]string{"net.ifnames=0", "console=ttyS0"},

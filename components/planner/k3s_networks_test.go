@@ -38,7 +38,7 @@ func TestK3sNetworks(t *testing.T) {
 		"of two versions": {
 			pods: "fd00::/56",
 			want: []string{"k3s.serviceCIDR: must be of the IP version of k3s.clusterCIDR fd00::/56 (given: 10.43.0.0/16); " +
-				"state both"},
+				"set both"},
 		},
 		"of each other": {
 			pods: "10.43.0.0/17",

@@ -36,7 +36,7 @@ func reasons(reason string, keys ...string) map[string]string {
 // regionName is a value of a label that is also part of a provider ID.
 var regionName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
-// checkRegion: what the program knows by itself is not to be stated.
+// checkRegion: what the program knows by itself must not be set.
 func (r *resolver) checkRegion(p *plan.Plan) {
 	p.Region = r.Spec.Cluster.Region
 	if p.Region == "" {

@@ -73,7 +73,7 @@ func (r *resolver) checkReported() {
 			if m.Address == "" {
 				r.Problems.Add(p.path+".addresses",
 					`is required with addressing "reported" and bootstrap "pulumi": the nodes could not be reached`,
-					"", "state the addresses that the nodes have")
+					"", "set the addresses that the nodes have")
 
 				break
 			}
@@ -204,7 +204,7 @@ func (r *resolver) checkAgent(p *pool, image plan.BootImage) {
 
 	if image.SchematicID != "" {
 		value = image.SchematicID
-		remedy = "state the list of extensions instead of an id, whose content is not known"
+		remedy = "list the extensions instead of an id, whose content is not known"
 	}
 
 	r.Problems.Add(path, `must hold `+plan.GuestAgent+`: network.addressing is "agent"`, value, remedy)

@@ -25,7 +25,7 @@ func (r *resolver) checkNetwork(p *plan.Plan) {
 	if n.Gateway != "" {
 		r.checkGateway()
 	} else if n.Addressing == spec.AddressingStatic || r.writesAddresses {
-		r.Problems.Add("network.gateway", `is required with addressing "static"`, "", "state the router's address")
+		r.Problems.Add("network.gateway", `is required with addressing "static"`, "", "set the router's address")
 	}
 
 	p.Gateway = r.gateway
@@ -52,7 +52,7 @@ func (r *resolver) checkNetwork(p *plan.Plan) {
 	if r.network.IsValid() && len(p.Nameservers) > 0 && allOf(p.Nameservers, other) {
 		r.Warn("network.nameservers", "are of another IP version than network.cidr "+r.network.String()+
 			": the nodes reach them only if they have addresses of both", strings.Join(n.Nameservers, ", "),
-			"state DNS servers of the network's version, such as 2606:4700:4700::1111 with IPv6")
+			"set DNS servers of the network's version, such as 2606:4700:4700::1111 with IPv6")
 	}
 
 	r.checkLink("network.bridge", n.Bridge)
@@ -66,14 +66,14 @@ func (r *resolver) checkCIDR() {
 
 	switch {
 	case text == "":
-		r.Problems.Add("network.cidr", "is required", "", "state the network of the nodes, for example 10.0.0.0/16")
+		r.Problems.Add("network.cidr", "is required", "", "set the network of the nodes, for example 10.0.0.0/16")
 	case err != nil:
 		r.Problems.Add("network.cidr", "must be a network in CIDR form", text, "write it like 10.0.0.0/16")
 	case prefix != prefix.Masked():
 		r.Problems.Add("network.cidr", "must be the network's first address", text, "write "+prefix.Masked().String())
 	case prefix.Bits() == 0:
 		r.Problems.Add("network.cidr", "must not be the whole of the Internet", text,
-			"state the network that the nodes are in")
+			"set the network that the nodes are in")
 	default:
 		r.network = prefix
 	}
@@ -165,7 +165,7 @@ func (r *resolver) checkK3sNetwork(k *plan.PlannedK3s) {
 
 	if k.Pods.Addr().Is4() != k.Services.Addr().Is4() {
 		r.Problems.Add("k3s.serviceCIDR", "must be of the IP version of k3s.clusterCIDR "+k.Pods.String(),
-			k.Services.String(), "state both")
+			k.Services.String(), "set both")
 	}
 
 	if k.Pods.Overlaps(k.Services) {

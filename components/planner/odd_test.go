@@ -42,8 +42,8 @@ func TestOddConfigurations(t *testing.T) {
 		"IPv6 with IPv4 resolvers": {
 			change: func(s *draft) { v6(s) },
 			want: []string{"network.nameservers: are of another IP version than network.cidr 2001:db8::/64: the nodes reach " +
-				"them only if they have addresses of both (given: 1.1.1.1, 8.8.8.8); state DNS servers of the network's " +
-				"version, such as 2606:4700:4700::1111 with IPv6"},
+				"them only if they have addresses of both (given: 1.1.1.1, 8.8.8.8); set DNS servers of the network's version, " +
+				"such as 2606:4700:4700::1111 with IPv6"},
 		},
 		"IPv6 with both": {change: func(s *draft) { v6(s, "1.1.1.1", "2606:4700:4700::1111") }},
 	} {

@@ -590,7 +590,7 @@ func TestAddressesOfPods(t *testing.T) {
 		true: {{
 			Path:   "cluster.cni.values.ipam",
 			Rule:   "may give pods addresses that the firewalls block: they allow 10.244.0.0/16",
-			Remedy: "state other networks of pods in firewall.open",
+			Remedy: "allow other networks of pods in firewall.open",
 		}},
 	} {
 		s := small().scheduling()

@@ -64,7 +64,7 @@ func TestLonghornImage(t *testing.T) {
 		pool  *spec.Schematic
 		want  int
 	}{
-		"not stated":                    {small().Image, nil, 0},
+		"not set":                       {small().Image, nil, 0},
 		"in the image":                  {spec.Image{Schematic: &spec.Schematic{Extensions: tools}}, nil, 0},
 		"the pool's own lacks both":     {spec.Image{Schematic: &spec.Schematic{Extensions: tools}}, other, 2},
 		"the pool's own has them":       {spec.Image{Schematic: other}, &spec.Schematic{Extensions: tools}, 0},

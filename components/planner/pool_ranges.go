@@ -55,7 +55,7 @@ func (r *resolver) checkNodesOf(p *pool) {
 
 	switch {
 	case len(ways) == 0:
-		r.Problems.Add(p.path, "needs one of count, nodes and gpus", "", "state how many nodes it has, for example count: 1")
+		r.Problems.Add(p.path, "needs one of count, nodes and gpus", "", "set the number of nodes, for example count: 1")
 	case len(ways) > 1:
 		r.Problems.Add(p.path, "takes only one of count, nodes and gpus", strings.Join(ways, ", "), "leave the others out")
 	}
@@ -72,7 +72,7 @@ func (r *resolver) vmidsOf(p *pool) {
 		for _, other := range r.pools {
 			if other != p && other.VMIDs == "" && other.planned.Group() == group {
 				r.Problems.Add(path, "is required: only one pool of each kind may leave it out, and "+other.name+" does too", "",
-					"state a range, for example "+r.suggestVMIDs(first+300).String())
+					"set a range, for example "+r.suggestVMIDs(first+300).String())
 
 				return
 			}
@@ -142,7 +142,7 @@ func (r *resolver) addressesOf(p *pool) {
 	case given == "":
 		if addressing != spec.AddressingReported && !allOf(p.members, own) {
 			r.Problems.Add(path, fmt.Sprintf("is required with addressing %q", addressing), "",
-				"state one address per node, for example 10.0.0.11-10.0.0.13")
+				"list one address per node, for example 10.0.0.11-10.0.0.13")
 		}
 
 		return

@@ -155,7 +155,7 @@ func (r *resolver) checkLifecycle(p *plan.Plan) {
 
 	if p.MaxUnavailable < 1 {
 		r.Problems.Add("lifecycle.upgrade.maxUnavailable", "must be 1 at least", strconv.Itoa(p.MaxUnavailable),
-			"state how many workers may be unavailable at the same time")
+			"set how many workers may be unavailable at the same time")
 	}
 
 	if checks.OneOf(&r.Problems, "lifecycle.apply", l.Apply, spec.ApplyAuto, spec.ApplyStaged, spec.ApplyNoReboot) {

@@ -22,7 +22,7 @@ var (
 	tag = regexp.MustCompile(`^[a-z0-9_][a-z0-9_\-+.]*$`)
 )
 
-// checkShapes checks what each level states by itself, so that a problem names the place where it is.
+// checkShapes checks what each level sets by itself, so that a problem names the place where it is.
 func (r *resolver) checkShapes() {
 	r.CheckName("proxmox.storage.disks", &r.Spec.Proxmox.Storage.Disks, "a datastore")
 	r.CheckName("proxmox.storage.images", &r.Spec.Proxmox.Storage.Images, "a datastore")
@@ -231,7 +231,7 @@ func (r *resolver) checkWhole(path string, p *pool, own, s spec.VMSpec) {
 
 		if i > 0 && s.ExtraDisks[i-1].Interface == nil && !diskInterface.MatchString(d.Interface) {
 			r.Problems.Add(disk, "has no place on the bus of the system disk", d.Interface,
-				"state its interface, or have fewer disks")
+				"set its interface, or use fewer disks")
 		}
 
 		if other, dup := seen[d.Interface]; dup {
@@ -303,7 +303,7 @@ func (r *resolver) checkBallooning(path string, own, s spec.VMSpec) {
 	switch {
 	case least == nil && *s.Ballooning && s.MemoryMiB != nil:
 		r.Problems.Add(path+".ballooning", "has no effect without minimumMemoryMiB", "true", fmt.Sprintf(
-			"state the memory that the VM keeps (all of it: %d), or write ballooning: false", *s.MemoryMiB))
+			"set the memory that the VM keeps (all of it: %d), or set ballooning: false", *s.MemoryMiB))
 	case least == nil, !*s.Ballooning && own.MinimumMemoryMiB == nil:
 	case !*s.Ballooning:
 		r.Problems.Add(path+".minimumMemoryMiB", "needs ballooning: true", strconv.Itoa(*least), "add that, or leave it out")

@@ -54,9 +54,8 @@ func TestBallooningOfDefaults(t *testing.T) {
 		},
 		"no minimum": {
 			defaults: spec.VMSpec{Ballooning: new(true)}, pool: workersWith(not),
-			want: []string{"pools.control.ballooning: has no effect without minimumMemoryMiB (given: true); state " +
-				"the " +
-				"memory that the VM keeps (all of it: 4096), or write ballooning: false"},
+			want: []string{"pools.control.ballooning: has no effect without minimumMemoryMiB (given: true); set the memory " +
+				"that the VM keeps (all of it: 4096), or set ballooning: false"},
 		},
 		"a GPU": {
 			defaults: balloons, pool: gpu(spec.VMSpec{}),

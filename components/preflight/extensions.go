@@ -77,7 +77,7 @@ func (c *checker) checkExtensionsOf(pool plan.PlannedPool, known []string) {
 			continue
 		}
 
-		// What all pools have is stated for the cluster.
+		// What all pools have is set for the cluster.
 		path := "pools." + pool.Name + ".image.extensions"
 		if !slices.ContainsFunc(c.Plan.Pools, func(other plan.PlannedPool) bool {
 			return !slices.Contains(other.Image.Extensions, name)

@@ -27,7 +27,7 @@ func (f oneFactory) Extensions(context.Context, string, string) ([]string, error
 	return f.names, f.err
 }
 
-// TestExtensions: what the factory does not have is refused with the nearest that it has, where it is stated; a factory
+// TestExtensions: what the factory does not have is refused with the nearest that it has, where it is set; a factory
 // that does not answer is warned of, and asked once.
 func TestExtensions(t *testing.T) {
 	t.Parallel()

@@ -255,9 +255,9 @@ func findings() map[string]finding {
 			change: func(s *testbed) { s.spec.Network.Bridge = "vmbr7" },
 			want: []string{
 				"pools.control.nics: bridge not found on host a, or the credentials lack SDN.Use on it (given: vmbr7); name " +
-					"another, make it there, or give the role SDN.Use on it",
+					"another, make it there, or grant SDN.Use on it",
 				"pools.gpu.nics: bridge not found on host a, or the credentials lack SDN.Use on it (given: vmbr7); name another, " +
-					"make it there, or give the role SDN.Use on it",
+					"make it there, or grant SDN.Use on it",
 			},
 		},
 		"an MTU above the bridge's": {
@@ -347,8 +347,8 @@ func findings() map[string]finding {
 		},
 		"a capacity that the host has not": {
 			change: func(s *testbed) { s.spec.Proxmox.Hosts[0].Capacity.MemoryMiB = 65536 },
-			want: []string{"warning: proxmox.hosts: states a capacity of 65536 MiB for host a, which has 32768 MiB (given: " +
-				"a); lower capacity.memoryMiB"},
+			want: []string{"warning: proxmox.hosts: sets a capacity of 65536 MiB for host a, which has 32768 MiB (given: a); " +
+				"lower capacity.memoryMiB"},
 		},
 		"no GPU": {
 			config: func(c *lab.Config) { c.Hosts[0].PCI = nil },

@@ -22,7 +22,7 @@ type Report struct {
 	missing permissions.Missing
 }
 
-// HARules says that Proxmox VE is known to have rules of high availability in place of groups.
+// HARules says that Proxmox VE is known to have rules of high availability instead of groups.
 func (r *Report) HARules() bool { return r != nil && r.facts.Major >= harules.RulesMajor }
 
 // HAMark is the mark that the HA resource of a node has, or is to have where its rules are not as they were set.

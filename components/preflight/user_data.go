@@ -54,7 +54,7 @@ func (c *checker) checkSnippets(ctx context.Context) error {
 	return nil
 }
 
-// checkUserData refuses new user data in place of another VM's. The file has the name of its node, whatever the
+// checkUserData refuses new user data that would replace another VM's. The file has the name of its node, whatever the
 // cluster, and the provider overwrites the one that is there: cloud-init would set the other VM up again at its next
 // start. A file that no VM uses may be left of a run that was cut off, or of a VM that was deleted by hand, and is
 // written again.

@@ -151,7 +151,7 @@ func (c *Client) api() *proxmox.Client {
 	return c.session
 }
 
-// renewed is a client that logs in again, in place of one whose session has expired.
+// renewed is a client that logs in again, instead of one whose session has expired.
 func (c *Client) renewed(expired *proxmox.Client) *proxmox.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// Discovery is how the address of a node is found that is not stated: its guest agent reports it.
+// Discovery is how the address of a node is found that is not set: its guest agent reports it.
 type Discovery struct {
 	// Network is what the address must lie in.
 	Network netip.Prefix
@@ -35,7 +35,7 @@ type Discovery struct {
 	OnFound func(address string)
 }
 
-// DiscoveryOf is how addresses of a cluster's nodes are found; nil where they are stated.
+// DiscoveryOf is how addresses of a cluster's nodes are found; nil where they are set.
 func DiscoveryOf(p *plan.Plan, proxmox Proxmox) *Discovery {
 	if p.Addressing != spec.AddressingAgent {
 		return nil
@@ -133,8 +133,7 @@ func (d *Discovery) choose(n plan.Node, links []proxmoxapi.Link) (netip.Addr, er
 		return found[0], nil
 	default:
 		return netip.Addr{}, fmt.Errorf("%s reports several addresses inside network.cidr %s for %s: %v; narrow "+
-			"network.cidr, or state the "+
-			"addresses with another network.addressing", n.Name, d.Network, n.MAC, found)
+			"network.cidr, or set the addresses with another network.addressing", n.Name, d.Network, n.MAC, found)
 	}
 }
 
@@ -227,7 +226,7 @@ func (d *Discovery) Locate(ctx context.Context, nodes []plan.Node, known *Addres
 	}
 }
 
-// AddressOf a machine is stated, or found, or not known.
+// AddressOf a machine is configured, or found, or not known.
 func AddressOf(ctx *pulumi.Context, n plan.Node, d *Discovery, machineVM *vm.VirtualMachine) pulumi.StringPtrOutput {
 	switch {
 	case n.Address.IsValid():

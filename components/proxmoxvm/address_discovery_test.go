@@ -64,8 +64,7 @@ func TestChooseAddress(t *testing.T) {
 	links[3].Addresses = append(links[3].Addresses, netip.MustParseAddr("10.20.3.5"))
 	_, err = discovery().choose(agentNode, links)
 	assert.EqualError(t, err, "c-control-1 reports several addresses inside network.cidr 10.20.0.0/16 for "+
-		"42:00:00:00:00:01: [10.20.3.4 10.20.3.5]; "+
-		"narrow network.cidr, or state the addresses with another network.addressing")
+		"42:00:00:00:00:01: [10.20.3.4 10.20.3.5]; narrow network.cidr, or set the addresses with another network.addressing")
 }
 
 func TestLinksOf(t *testing.T) {

@@ -39,7 +39,7 @@ func CompareAddress(n plan.Node, links []proxmoxapi.Link) *spec.Problem {
 		Rule: fmt.Sprintf("%s is planned with another address than its guest agent reports: %s", n.Name,
 			strings.Join(texts, ", ")),
 		Remedy: fmt.Sprintf("correct what gives %s its address, such as a reservation of the DHCP server, and restart the "+
-			"node; or state the reported address", n.MAC),
+			"node; or set the reported address", n.MAC),
 	}
 }
 

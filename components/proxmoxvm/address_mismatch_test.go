@@ -26,6 +26,6 @@ func TestCompareAddress(t *testing.T) {
 	problem := CompareAddress(at("10.20.9.9"), reportedLinks())
 	require.NotNil(t, problem, "the address of another link does not count")
 	assert.Equal(t, "pools.control.addresses: c-control-1 is planned with another address than its guest agent reports: "+
-		"10.20.0.5, 192.168.4.4, 10.20.3.4 (given: 10.20.9.9); correct what gives 42:00:00:00:00:01 its address, such as "+
-		"a reservation of the DHCP server, and restart the node; or state the reported address", problem.String())
+		"10.20.0.5, 192.168.4.4, 10.20.3.4 (given: 10.20.9.9); correct what gives 42:00:00:00:00:01 its address, such as a "+
+		"reservation of the DHCP server, and restart the node; or set the reported address", problem.String())
 }

@@ -17,7 +17,7 @@ type CompanionHooks struct {
 	ApplyRules *pulumi.ResourceHook
 	// Mark of the HA resource of a node: another one has the rules applied again. nil: 0.
 	Mark func(n plan.Node) int
-	// HARules says that Proxmox VE has rules of high availability in place of groups.
+	// HARules says that Proxmox VE has rules of high availability instead of groups.
 	HARules bool
 }
 

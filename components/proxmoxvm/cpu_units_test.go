@@ -33,8 +33,8 @@ func TestApplyCPUUnits(t *testing.T) {
 		set    []int
 		want   string
 	}{
-		"not stated":       {has: "1024"},
-		"as stated":        {stated: 1024, has: "1024"},
+		"not set":          {has: "1024"},
+		"as configured":    {stated: 1024, has: "1024"},
 		"the default":      {stated: 100},
 		"another":          {stated: 100, has: "1024", set: []int{100}},
 		"a preview":        {stated: 100, has: "1024", dry: true},

@@ -17,7 +17,7 @@ func TestFirmwareKept(t *testing.T) {
 	n := plan.Node{Name: "c-w-1", Pool: "w", VMID: 501, Firmware: "ovmf"}
 
 	const refused = "pools.w.firmware: does not change for a VM that exists: c-w-1 was installed with seabios, and does " +
-		"not boot with another firmware (given: ovmf); state firmware: seabios; or "
+		"not boot with another firmware (given: ovmf); set firmware: seabios; or "
 
 	bios := func(value string) resource.PropertyMap {
 		if value == "" {
@@ -39,7 +39,7 @@ func TestFirmwareKept(t *testing.T) {
 		"the same":           {"ovmf", "ovmf", "ovmf", "", ""},
 		"a clone":            {"", "seabios", "", "", ""},
 		"nothing is known":   {"", "", "ovmf", "", ""},
-		"as it was stated":   {"ovmf", "seabios", "ovmf", "", ""},
+		"as configured":      {"ovmf", "seabios", "ovmf", "", ""},
 		"a clone by refresh": {"seabios", "seabios", "seabios", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -72,9 +72,8 @@ func CheckComplete(ctx context.Context, p *plan.Plan, proxmox Proxmox, args *pul
 		case has < size && !slices.ContainsFunc(n.Disks, func(d plan.Disk) bool {
 			return d.Interface == at && d.SizeGiB >= size
 		}):
-			return fmt.Errorf("VM %d on host %s is not finished: disk %s has %d GiB in place of %d, because an earlier run "+
-				"failed. "+
-				"Run 'pulumi up --refresh', which detects this", v.ID, v.Host, at, has, size)
+			return fmt.Errorf("VM %d on host %s is not finished: disk %s has %d GiB instead of %d, because an earlier run "+
+				"failed. Run 'pulumi up --refresh', which detects this", v.ID, v.Host, at, has, size)
 		}
 	}
 
@@ -131,7 +130,7 @@ func checkChanged(v proxmoxapi.VM, config proxmoxapi.VMConfig, before, after map
 		}
 
 		if is != after[name] {
-			return fmt.Errorf("VM %d on host %s is not as the state says: %s is %q in place of %q, because %s. "+
+			return fmt.Errorf("VM %d on host %s is not as the state says: %s is %q instead of %q, because %s. "+
 				"Run 'pulumi up --refresh', which detects this", v.ID, v.Host, name, is, after[name], why)
 		}
 	}

@@ -49,7 +49,7 @@ func TestCheckComplete(t *testing.T) {
 	assert.NoError(t, CheckComplete(t.Context(), &plan.Plan{}, complete, args(disk(40))))
 	assert.NoError(t, CheckComplete(t.Context(), &plan.Plan{}, complete, args(disk(10))), "it was made larger by hand")
 	assert.EqualError(t, CheckComplete(t.Context(), &plan.Plan{}, complete, args(disk(50))),
-		"VM 401 on host a is not finished: disk scsi0 has 40 GiB in place of 50, because an earlier run failed. "+
+		"VM 401 on host a is not finished: disk scsi0 has 40 GiB instead of 50, because an earlier run failed. "+
 			"Run 'pulumi up --refresh', which detects this")
 	assert.EqualError(t, CheckComplete(t.Context(), &plan.Plan{}, complete,
 		args(map[string]any{"interface": nil, "size": nil})),
@@ -88,7 +88,7 @@ func TestCheckApplied(t *testing.T) {
 	require.NoError(t, look(machine(2048, 1, 4), machine(4096, 2, 5)), "all of it was written")
 	require.NoError(t, look(machine(8192, 2, 5), machine(8192, 2, 5)), "it was changed by hand: a refresh finds that")
 	require.EqualError(t, look(machine(4096, 2, 5), machine(8192, 2, 5)),
-		`VM 401 on host a is not as the state says: memory is "4096" in place of "8192"`+remedy)
+		`VM 401 on host a is not as the state says: memory is "4096" instead of "8192"`+remedy)
 	require.EqualError(t, look(machine(4096, 2, 5), machine(4096, 2, 7)),
-		`VM 401 on host a is not as the state says: net0 tag is "5" in place of "7"`+remedy)
+		`VM 401 on host a is not as the state says: net0 tag is "5" instead of "7"`+remedy)
 }

@@ -78,7 +78,7 @@ func DefaultVM(kind Distribution) VMSpec {
 	}
 }
 
-// DefaultDisk are the options of a disk of which nothing is stated.
+// DefaultDisk are the options of a disk of which nothing is set.
 func DefaultDisk() DiskOptions {
 	return DiskOptions{
 		Cache: new("none"), AIO: new("io_uring"), Discard: new(true), SSD: new(false), IOThread: new(false),

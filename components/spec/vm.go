@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// With returns s with everything that over states: what is nil in over is taken from s, maps merge by their keys,
-// structs by their fields, and anything else is taken whole. haGroup and ha both say where a VM runs: what over states
+// With returns s with everything that over sets: what is nil in over is taken from s, maps merge by their keys,
+// structs by their fields, and anything else is taken whole. haGroup and ha both say where a VM runs: what over sets
 // of one takes the place of the other.
 func (s VMSpec) With(over VMSpec) VMSpec {
 	switch {
@@ -46,7 +46,7 @@ func merge(base, over reflect.Value) {
 	}
 }
 
-// IsZero says that nothing is stated.
+// IsZero says that nothing is set.
 func (s VMSpec) IsZero() bool { return reflect.ValueOf(s).IsZero() }
 
 // VMSpec is the size and kind of a VM, and how Kubernetes sees it. Values merge: built-in, defaults, pool, node.
@@ -101,7 +101,7 @@ type VMSpec struct {
 	// become. Absent: none.
 	HAGroup *string `json:"haGroup,omitempty"`
 	// High availability without a group: Proxmox VE keeps the VM running. Absent: only with haGroup. Where a pool or node
-	// states ha.hosts or ha.apart, a haGroup that it inherits does not apply, and the other way round.
+	// sets ha.hosts or ha.apart, a haGroup that it inherits does not apply, and the other way round.
 	HA *HA `json:"ha,omitempty"`
 	// Labels of the Kubernetes node.
 	Labels map[string]string `json:"labels,omitempty"`

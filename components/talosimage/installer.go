@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/components/plan"
 )
 
-// defaultFactory serves the installers of templates and ISO files whose extensions are stated.
+// defaultFactory serves the installers of templates and ISO files whose extensions are set.
 const defaultFactory = "https://factory.talos.dev"
 
 // published is the installer of Talos itself.

@@ -103,7 +103,7 @@ func kubernetesPath(key, what, from, to string) error {
 
 	if t.LT(f) {
 		return fmt.Errorf("%s: %s %s cannot become %s: a downgrade to an earlier minor version is not supported; "+
-			"state v%d.%d or the next", key, what, from, to, f.Major, f.Minor)
+			"set v%d.%d or the next", key, what, from, to, f.Major, f.Minor)
 	}
 
 	way, err := hops(from, to, "the last v%d.%d")
@@ -197,7 +197,7 @@ func parse(from, to string) (f, t semver.Version, err error) {
 
 func instead(way []string) string {
 	if len(way) == 1 {
-		return "state another version"
+		return "set another version"
 	}
 
 	return "go through " + strings.Join(way[:len(way)-1], ", then ") + ", each in an update of its own, and then " +

@@ -45,9 +45,8 @@ func TestPath(t *testing.T) {
 		},
 		"Kubernetes back": {
 			from: Versions{"v1.12.4", now}, to: Versions{"v1.12.4", "v1.33.6"},
-			refused: "cluster.versions.kubernetes: Kubernetes v1.34.2 cannot become v1.33.6: a downgrade to an " +
-				"earlier minor version is not supported; " +
-				"state v1.34 or the next",
+			refused: "cluster.versions.kubernetes: Kubernetes v1.34.2 cannot become v1.33.6: a downgrade to an earlier minor " +
+				"version is not supported; set v1.34 or the next",
 		},
 		"Kubernetes too old for the next Talos": {
 			from: Versions{"v1.11.6", "v1.29.9"}, to: Versions{"v1.12.4", "v1.30.1"},

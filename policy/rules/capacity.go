@@ -12,7 +12,7 @@ func capacityRules(b *builder) []Rule {
 		perStack(b, Rule{
 			Name:   "host-capacity",
 			Must:   "The VMs and containers of a host must not be promised more CPU or memory than the host has for them.",
-			Remedy: "Move a VM to another host, make VMs smaller, or state what the host really has.",
+			Remedy: "Move a VM to another host, make VMs smaller, or set the host's actual capacity.",
 		}, capacitySettings{Hosts: b.facts.Room}, hostCapacity),
 	}
 }
@@ -51,7 +51,7 @@ func hostCapacity(s capacitySettings, stack Stack) []Finding {
 			found = append(found, Finding{Problem: spec.Problem{
 				Path: "host " + host, Rule: fmt.Sprintf("must have the %s that its %d guests are promised", what, guests[host]),
 				Value:  fmt.Sprintf("%d promised, %d to give", used, room),
-				Remedy: "move a guest to another host, make guests smaller, or state what the host has",
+				Remedy: "move a guest to another host, make guests smaller, or set the host's actual capacity",
 			}})
 		}
 	}

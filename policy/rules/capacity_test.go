@@ -39,9 +39,9 @@ var capacityCases = []ruleCase{
 		program:  guests,
 		want: []string{
 			"host pve1: must have the virtual CPUs that its 3 guests are promised (given: 9 promised, 8 to give); move a " +
-				"guest to another host, make guests smaller, or state what the host has",
+				"guest to another host, make guests smaller, or set the host's actual capacity",
 			"host pve1: must have the MiB of memory that its 3 guests are promised (given: 16896 promised, 16895 to give); " +
-				"move a guest to another host, make guests smaller, or state what the host has",
+				"move a guest to another host, make guests smaller, or set the host's actual capacity",
 		},
 	},
 }

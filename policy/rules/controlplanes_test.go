@@ -208,7 +208,7 @@ var controlPlaneCases = []ruleCase{
 		},
 	},
 	{
-		rule: "control-plane-addresses", name: "stated, or given to the VM, or a worker's",
+		rule: "control-plane-addresses", name: "set, or given to the VM, or a worker's",
 		program: nodes(
 			node{
 				name: "a", host: "pve1", kind: "controlplane", cluster: "home", after: true,

@@ -21,7 +21,7 @@ type Facts struct {
 	Environment spec.Environment
 	// Cluster is the name of the stack's cluster; empty where the configuration is not this project's.
 	Cluster string
-	// Room is what the guests of each host may use in all, by the host's name; empty where no capacities are stated.
+	// Room is what the guests of each host may use in all, by the host's name; empty where no capacities are set.
 	Room map[string]spec.Resources
 	// Settings of rules, by the rule's name.
 	Settings map[string]json.RawMessage

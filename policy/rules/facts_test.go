@@ -20,7 +20,7 @@ func TestReadFacts(t *testing.T) {
 		config map[string]string
 		want   Facts
 	}{
-		"nothing is stated, and it belongs to others": {nil, Facts{Environment: spec.EnvironmentProduction}},
+		"nothing is set, and it belongs to others": {nil, Facts{Environment: spec.EnvironmentProduction}},
 		"others' with words of the same name": {
 			map[string]string{
 				"atlas:environment": "staging", "atlas:proxmox": "pve1", "atlas:cluster": "home",

@@ -19,12 +19,12 @@ func versionRules(b *builder) []Rule {
 			Name: "pinned-versions",
 			Must: "Versions of Talos and Kubernetes, and of the container images that machine configuration names, " +
 				"must be exact.",
-			Remedy: "State the whole version, such as v1.12.4, or the digest of an image.",
+			Remedy: "Use the full version, such as v1.12.4, or the digest of an image.",
 		}, except{}, pinnedVersions),
 		perResource(b, Rule{
 			Name:   "pinned-images",
 			Must:   "Boot images must have a fixed version: the same URL must not return a different image later.",
-			Remedy: "Name the version in the URL and in the file's name, or state a checksum.",
+			Remedy: "Name the version in the URL and in the file's name, or set a checksum.",
 		}, imageSettings{}, pinnedImages),
 	}
 }
@@ -55,7 +55,7 @@ func pinnedVersions(_ except, r Resource) []Finding {
 			exact("kubernetesVersion", exactVersion, "write it like v1.34.2")
 		}
 	case tokens.Secrets:
-		exact("talosVersion", contractVersion, "state the version that the cluster begins with")
+		exact("talosVersion", contractVersion, "set the version that the cluster begins with")
 	case tokens.Configuration:
 		paths := [][]any{{"machineConfigurationInput"}}
 		for i := range list(r.at("configPatches")) {
@@ -65,7 +65,7 @@ func pinnedVersions(_ except, r Resource) []Finding {
 		for _, path := range paths {
 			for _, image := range movingImages(text(r.at(path...))) {
 				found = append(found, r.finding(fmt.Sprint(path[0]), "must name images with an exact tag or a digest", image,
-					"state the version after a colon"))
+					"add the version after a colon"))
 			}
 		}
 	}
@@ -133,10 +133,10 @@ func pinnedImages(s imageSettings, r Resource) []Finding {
 		switch {
 		case address == "" || checksum != "":
 		case s.RequireChecksum:
-			found = append(found, r.finding(path, "must have a checksum", redacted(address), "state the checksum of the file"))
+			found = append(found, r.finding(path, "must have a checksum", redacted(address), "set the checksum of the file"))
 		case moving.MatchString(address) || !versionInside.MatchString(address):
 			found = append(found, r.finding(path, "must name a version", redacted(address),
-				"choose the address of one version, or state the file's checksum"))
+				"choose the address of one version, or set the file's checksum"))
 		}
 	}
 

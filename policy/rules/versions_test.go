@@ -73,12 +73,12 @@ var versionCases = []ruleCase{
 			"atlas.talosVersion: must be an exact version (given: v1.12); write it like v1.12.4",
 			"atlas.kubernetesVersion: must be an exact version (given: latest); write it like v1.34.2",
 			"config.machineConfigurationInput: must name images with an exact tag or a digest (given: " +
-				"ghcr.io/siderolabs/installer); state the version after a colon",
+				"ghcr.io/siderolabs/installer); add the version after a colon",
 			"config.machineConfigurationInput: must name images with an exact tag or a digest (given: " +
-				"registry:5000/a:latest); state the version after a colon",
-			"config.configPatches: must name images with an exact tag or a digest (given: busybox:stable); state the version " +
+				"registry:5000/a:latest); add the version after a colon",
+			"config.configPatches: must name images with an exact tag or a digest (given: busybox:stable); add the version " +
 				"after a colon",
-			"secrets.talosVersion: must be an exact version; state the version that the cluster begins with",
+			"secrets.talosVersion: must be an exact version; set the version that the cluster begins with",
 		},
 	},
 	{
@@ -105,11 +105,11 @@ var versionCases = []ruleCase{
 		),
 		want: []string{
 			"latest.url: must name a version (given: https://me:xxxxx@example.org/releases/latest/1.2.3.iso); choose the " +
-				"address of one version, or state the file's checksum",
-			"none.url: must name a version (given: https://example.org/talos.iso); choose the address of one version, or " +
-				"state the file's checksum",
+				"address of one version, or set the file's checksum",
+			"none.url: must name a version (given: https://example.org/talos.iso); choose the address of one version, or set " +
+				"the file's checksum",
 			"uploaded.sourceFile.path: must name a version (given: https://example.org/current.img); choose the address of " +
-				"one version, or state the file's checksum",
+				"one version, or set the file's checksum",
 			"vm.cdrom.fileId: must name the file of one version (given: local:iso/talos-latest.iso); name the version in the " +
 				"file's name",
 			"vm.disks[0].fileId: must name the file of one version (given: local:iso/talos-latest.iso); name the version in " +
@@ -121,7 +121,7 @@ var versionCases = []ruleCase{
 		program: downloaded("factory", fromURL("https://factory.talos.dev/image/376567988/v1.12.4/metal-amd64.iso")),
 		want: []string{
 			"factory.url: must have a checksum (given: https://factory.talos.dev/image/376567988/v1.12.4/metal-amd64.iso); " +
-				"state the checksum of the file",
+				"set the checksum of the file",
 		},
 	},
 }

@@ -31,8 +31,8 @@ func (c Config) checkPipeline(p *plan.Plan) spec.Problems {
 	for _, n := range p.Nodes() {
 		if !asked[n.Host] && p.SSH.HostKeys[n.Host] == "" {
 			ps.Add("proxmox.ssh.hostKeys."+n.Host, "is required in a pipeline: the provider would accept the key of any machine",
-				"", "run 'ssh-keyscan -t ed25519 <address>', compare with 'ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub' "+
-					"on the host's console, and state it like ssh-ed25519 AAAA")
+				"", "run 'ssh-keyscan -t ed25519 <address>', compare with 'ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub' on "+
+					"the host's console, and set it like ssh-ed25519 AAAA")
 		}
 
 		asked[n.Host] = true

@@ -136,7 +136,7 @@ func (m *migration) cluster(path string) {
 	c.Bootstrap = string(spec.BootstrapExternal)
 
 	if m.options.CIDR == "" {
-		m.refuse("the network of the nodes is in none of the variables: state it with --cidr, for example 192.168.10.0/24")
+		m.refuse("the network of the nodes is in none of the variables: set it with --cidr, for example 192.168.10.0/24")
 	}
 
 	m.stack.Network = network{
@@ -223,7 +223,7 @@ func (m *migration) image() {
 		m.stack.Cluster.Versions.Talos = versions[0]
 	default:
 		m.refuse(
-			"the version of Talos does not follow from the names of the templates: state it with --talos, for example v1.12.4")
+			"the version of Talos does not follow from the names of the templates: set it with --talos, for example v1.12.4")
 	}
 }
 

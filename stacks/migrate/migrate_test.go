@@ -145,12 +145,12 @@ func TestRefused(t *testing.T) {
 		"nothing": {
 			"",
 			Options{},
-			"the network of the nodes is in none of the variables: state it with --cidr, for example 192.168.10.0/24\n" +
+			"the network of the nodes is in none of the variables: set it with --cidr, for example 192.168.10.0/24\n" +
 				"proxmox_api_url is required, but is not among the variables\nproxmox_api_token_id is required, " +
 				"but is not among the variables\n" +
 				"node is required, but is not among the variables\ncontrol_plane_template is required, but is not " +
 				"among the variables\n" +
-				"the version of Talos does not follow from the names of the templates: state it with --talos, for example v1.12.4",
+				"the version of Talos does not follow from the names of the templates: set it with --talos, for example v1.12.4",
 		},
 		"no HCL": {"node = \n", cidr, "the variables cannot be read:\nx.tfvars:1: Invalid expression: Expected the " +
 			"start of an expression, but found an invalid expression token."},
@@ -168,7 +168,7 @@ func TestRefused(t *testing.T) {
 		},
 		"no version": {
 			start + "template = \"golden\"\n", cidr,
-			"the version of Talos does not follow from the names of the templates: state it with --talos, for example v1.12.4",
+			"the version of Talos does not follow from the names of the templates: set it with --talos, for example v1.12.4",
 		},
 		"no such stack": {start + "template = \"talos-v1.12.4-base\"\ncores = 0\n", cidr, "the variables do not make a " +
 			"stack: the configuration has 1 problem:\n  - defaults.cores: must be at least 1 (given: 0); raise it"},

@@ -121,8 +121,8 @@ func (f *File) assign(c config.Config) (chosen map[string]map[string]string, not
 
 			if c.Pools[at.pool].Addresses != "" {
 				errs = append(errs,
-					fmt.Errorf("pools.%s.addresses: is replaced by the addresses in nodes.json, but %s is not in "+
-						"it; add it there, or state pools.%s.nodes instead of a range", at.pool, left, at.pool))
+					fmt.Errorf("pools.%s.addresses: is replaced by the addresses in nodes.json, but %s is not in it; add it there, "+
+						"or set pools.%s.nodes instead of a range", at.pool, left, at.pool))
 			}
 		}
 	}
@@ -139,11 +139,11 @@ func (f *File) compare(c config.Config) []string {
 
 	if f.ControlPlaneVIP != "" && f.ControlPlaneVIP != endpoint.Address && f.ControlPlaneVIP != endpoint.Host && !first {
 		notes = append(notes, "control_plane_vip "+f.ControlPlaneVIP+
-			" is not written: state it in cluster.endpoint, with the mode that it has")
+			" is not written: set it in cluster.endpoint, with the mode that it has")
 	}
 
 	if f.LoginServer != "" && (c.Tailscale == nil || c.Tailscale.LoginServer != f.LoginServer) {
-		notes = append(notes, "headscale_login_server "+f.LoginServer+" is not written: state it in tailscale.loginServer")
+		notes = append(notes, "headscale_login_server "+f.LoginServer+" is not written: set it in tailscale.loginServer")
 	}
 
 	return notes

@@ -64,8 +64,8 @@ func TestApply(t *testing.T) {
 	golden.Check(t, filepath.Join("testdata", "pools.yaml"), r.Pools)
 	assert.Equal(t, []string{
 		"talos-cp-02 is planned to have the address 10.0.232.12 later, and has 10.0.232.110 now, which was used",
-		"control_plane_vip tailscale-vip-placeholder is not written: state it in cluster.endpoint, with the mode that it has",
-		"headscale_login_server https://agentydragon.com:8080 is not written: state it in tailscale.loginServer",
+		"control_plane_vip tailscale-vip-placeholder is not written: set it in cluster.endpoint, with the mode that it has",
+		"headscale_login_server https://agentydragon.com:8080 is not written: set it in tailscale.loginServer",
 	}, r.Notes)
 
 	config, err := config.LoadText(r.Text, "testdata")
@@ -112,8 +112,8 @@ func TestApplyRefuses(t *testing.T) {
 		"a node of a range left out": {
 			[]string{"count: 2 # not yet three", "count: 3\n      addresses: 10.0.232.90-99"},
 			nil,
-			[]string{"pools.control.addresses: is replaced by the addresses in nodes.json, but talos-cp-03 is not " +
-				"in it; add it there, or state pools.control.nodes instead of a range"},
+			[]string{"pools.control.addresses: is replaced by the addresses in nodes.json, but talos-cp-03 is not in it; add " +
+				"it there, or set pools.control.nodes instead of a range"},
 		},
 		"an address outside": {nil, []string{"10.0.232.93", "192.168.1.93"}, []string{
 			"the configuration has 1 problem:",

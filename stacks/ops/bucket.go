@@ -43,7 +43,7 @@ func parseBucket(text string) (*bucket, error) {
 	query := u.Query()
 	for _, key := range slices.Sorted(maps.Keys(query)) {
 		if !slices.Contains(bucketKeys, key) {
-			return nil, wrong("states " + key + ", which is not one of " + strings.Join(bucketKeys, ", "))
+			return nil, wrong("sets " + key + ", which is not one of " + strings.Join(bucketKeys, ", "))
 		}
 	}
 

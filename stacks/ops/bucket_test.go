@@ -29,11 +29,10 @@ func TestParseBucket(t *testing.T) {
 		"s3://bucket/prefix?endpoint=https://minio.lan:9000&s3ForcePathStyle=true"
 
 	for text, rule := range map[string]string{
-		"backups":      "is not the URL of a bucket",
-		"s3:///talos":  "is not the URL of a bucket",
-		"gs://backups": "is not the URL of a bucket",
-		"s3://backups?Region=a": "states Region, which is not one of endpoint, profile, region, " +
-			"s3ForcePathStyle",
+		"backups":                          "is not the URL of a bucket",
+		"s3:///talos":                      "is not the URL of a bucket",
+		"gs://backups":                     "is not the URL of a bucket",
+		"s3://backups?Region=a":            "sets Region, which is not one of endpoint, profile, region, s3ForcePathStyle",
 		"s3://backups?endpoint=minio.lan":  "has an endpoint that is not the URL of a server",
 		"s3://backups?s3ForcePathStyle=ja": "has s3ForcePathStyle, which must be true or false",
 	} {

@@ -68,9 +68,9 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 			switch {
 			case recipients == nil && copies != nil:
 				return errors.New("--to: only an encrypted snapshot leaves this machine, for it holds every secret of " +
-					"Kubernetes: name --recipient, or state lifecycle.backup.recipients and leave out --talosconfig")
+					"Kubernetes: name --recipient, or set lifecycle.backup.recipients and leave out --talosconfig")
 			case recipients == nil:
-				fmt.Fprintln(c.ErrOrStderr(), "warning: the snapshot is not encrypted: name --recipient, or state "+
+				fmt.Fprintln(c.ErrOrStderr(), "warning: the snapshot is not encrypted: name --recipient, or set "+
 					"lifecycle.backup.recipients and leave out --talosconfig")
 			}
 

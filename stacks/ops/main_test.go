@@ -20,8 +20,8 @@ func TestUnknownCommands(t *testing.T) {
 		{[]string{"etcd", "snapshots"}, `ops etcd: unknown command "snapshots": use one of check, decrypt, list, snapshot`},
 		{
 			[]string{"etcd", "snapshot", "--to", "s3://backups", "--talosconfig", "no-such-file"},
-			"--to: only an encrypted snapshot leaves this machine, for it holds every secret of Kubernetes: name " +
-				"--recipient, or state lifecycle.backup.recipients and leave out --talosconfig",
+			"--to: only an encrypted snapshot leaves this machine, for it holds every secret of Kubernetes: name --recipient, " +
+				"or set lifecycle.backup.recipients and leave out --talosconfig",
 		},
 		{[]string{"plam", "dev"}, "unknown command \"plam\" for \"ops\"\n\nDid you mean this?\n\tplan\n"},
 		{[]string{"plan", "dev", "atlas"}, "accepts 1 arg(s), received 2"},

@@ -21,5 +21,5 @@ func TestMigrate(t *testing.T) {
 		"run: pulumi config set --secret proxmoxTokenSecret\n", said)
 
 	_, _, err = ops(t, "", "migrate", data+"terraform.tfvars")
-	assert.ErrorContains(t, err, "state it with --cidr")
+	assert.ErrorContains(t, err, "set it with --cidr")
 }

@@ -19,7 +19,7 @@ func addresses() *cobra.Command {
 
 	c := &cobra.Command{
 		Use: "set-addresses <nodes.json> <stack file>", Aliases: []string{"addresses"},
-		Short: "State the addresses of a nodes.json in a stack file (network.addressing reported)",
+		Short: "Write the addresses of a nodes.json to a stack file (network.addressing reported)",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			file, err := os.ReadFile(args[0])

@@ -371,7 +371,7 @@ func TypeNames(types []string) string {
 func describe(s *jsonschema.Schema, name string) string {
 	key := s.Properties[name]
 	if key == nil {
-		return "state it"
+		return "set it"
 	}
 
 	text := key.Description
@@ -380,7 +380,7 @@ func describe(s *jsonschema.Schema, name string) string {
 	}
 
 	if text == "" {
-		return "state it"
+		return "set it"
 	}
 
 	first, _, _ := strings.Cut(strings.TrimSuffix(text, "."), ". ")
@@ -389,5 +389,5 @@ func describe(s *jsonschema.Schema, name string) string {
 		first = strings.ToLower(first[:1]) + first[1:]
 	}
 
-	return "state it: " + first
+	return "set it: " + first
 }

@@ -26,7 +26,7 @@ func (r *Report) show(out io.Writer) {
 		{"The state, and how often it is saved", r.saves},
 		{"Next to Terraform with the same providers, on one host: seconds of each command", r.terraform},
 		{"The engine alone: the same resources, registered by a program that does nothing else", r.bare},
-		{"Without any setting, in place of those above: seconds of each command", r.plain},
+		{"Without any setting, instead of those above: seconds of each command", r.plain},
 		{"The most memory (MiB), and the time computed (seconds)", r.costs},
 	} {
 		fmt.Fprintf(out, "**%s**\n\n", table.title)
@@ -79,7 +79,7 @@ func (r *Report) targets(out io.Writer) {
 
 	for _, stage := range []Stage{Create, Again, Preview, Refresh, Destroy} {
 		if small := r.worst(50, wall(stage)); small > 0 {
-			row(string(stage)+", 200 nodes in place of 50", 4, r.worst(200, wall(stage))/small, " times")
+			row(string(stage)+", 200 nodes instead of 50", 4, r.worst(200, wall(stage))/small, " times")
 		}
 	}
 }

@@ -47,7 +47,7 @@ type Options struct {
 	Kubernetes Kubernetes
 	// Shared names datastores that all hosts see; others are each host's own.
 	Shared []string
-	// Server has the stack's VMs in place of the lab's own Proxmox VE; nil: the lab's.
+	// Server has the stack's VMs instead of the lab's own Proxmox VE; nil: the lab's.
 	Server *Server
 	// Workspace options come after those of the backend, and win.
 	Workspace []auto.LocalWorkspaceOption

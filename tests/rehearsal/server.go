@@ -121,7 +121,7 @@ func (s *Server) access() access {
 }
 
 // agents writes what the guest agents of the stack's VMs are to say. The stand-in for QEMU reads it when a VM starts,
-// and answers in place of what runs in the VM. So each node's address is reserved before.
+// and answers instead of what runs in the VM. So each node's address is reserved before.
 func (s *Server) agents(c *lab.Config, original config.Config, bits int, toLab func(netip.Addr) netip.Addr) error {
 	next := c.DHCP.From
 

@@ -206,7 +206,7 @@ type APIServerConfig struct {
 	Services, Pods string
 	// Issuer is that of the tokens of service accounts; empty: the server itself.
 	Issuer string
-	// Args are further flags, in place of those that the server has otherwise. A value that is a path is one of the
+	// Args are further flags, instead of those that the server has otherwise. A value that is a path is one of the
 	// machine, whose file goes with the server.
 	Args []string
 	// File is what a file of the machine holds.

@@ -34,7 +34,7 @@ type addon struct {
 	urls []string
 	// objects in addition, which may be of kinds that the manifests define.
 	objects []map[string]any
-	// namespace of what states none.
+	// namespace of what sets none.
 	namespace string
 	// patches by the kind of the object, with what Talos needs in addition.
 	patches []addonPatch

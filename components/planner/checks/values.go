@@ -87,7 +87,7 @@ func (c *Checker) CheckURL(path, text, example string, schemes ...string) {
 	}
 }
 
-// CheckName holds a name, where one is stated, to what Proxmox VE calls its objects.
+// CheckName holds a name, where one is set, to what Proxmox VE calls its objects.
 func (c *Checker) CheckName(path string, name *string, what string) {
 	if name != nil && !object.MatchString(*name) {
 		c.Problems.Add(path, "must be the name of "+what, *name, "correct it")

@@ -28,14 +28,14 @@ func (r *Resolver) CheckEndpointPort() {
 	}
 }
 
-// checkHostKey: the program and the provider must ask the same server, so its address is stated too.
+// checkHostKey: the program and the provider must ask the same server, so its address is set too.
 func (r *Resolver) checkHostKey(path, host string, login *spec.SSH) {
 	given := login.HostKeys[host]
 
 	if !r.HasHost(host) {
 		r.Problems.Add(path, "is not one of proxmox.hosts", host, "name one of them, or add it")
 	} else if login.Addresses[host] == "" {
-		r.Problems.Add("proxmox.ssh.addresses."+host, "is required with "+path, "", "state the host's address or DNS name")
+		r.Problems.Add("proxmox.ssh.addresses."+host, "is required with "+path, "", "set the host's address or DNS name")
 	}
 
 	_, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(given))
@@ -64,12 +64,12 @@ func (r *Resolver) CheckAccess(p *plan.Plan) {
 		r.Problems.Add("proxmox.ssh",
 			`is required with cluster.kind "k3s": the user data of its nodes are files on the hosts, which can be written `+
 				"over SSH only",
-			"", "state proxmox.ssh.username, and set sshPrivateKey")
+			"", "set proxmox.ssh.username and sshPrivateKey")
 
 		return
 	case given == nil:
 		r.Problems.Add("proxmox.ssh", `is required with image.factory.format "disk": Proxmox VE imports a disk over SSH`, "",
-			"state proxmox.ssh.username, or set the format to iso")
+			"set proxmox.ssh.username, or set the format to iso")
 
 		return
 	case !needed:
@@ -92,7 +92,7 @@ func (r *Resolver) CheckAccess(p *plan.Plan) {
 	for _, host := range r.Spec.Proxmox.Hosts {
 		if needed && login.Port != 22 && given.Addresses[host.Name] == "" {
 			r.Problems.Add("proxmox.ssh.addresses."+host.Name, "is required with a port other than 22", "",
-				"state the host's address or DNS name")
+				"set the host's address or DNS name")
 		}
 	}
 

@@ -19,7 +19,7 @@ func (r *Resolver) checkAPIServer(p *plan.Plan) {
 		r.CheckURL(path+".oidc.issuer", o.Issuer, "https://login.example.com", "https")
 
 		if o.ClientID == "" {
-			r.Problems.Add(path+".oidc.clientID", "is required", "", "state the client that tokens are issued for")
+			r.Problems.Add(path+".oidc.clientID", "is required", "", "set the client that tokens are issued for")
 		}
 
 		if a.Authentication != nil {
@@ -44,11 +44,11 @@ func (r *Resolver) checkAPIServer(p *plan.Plan) {
 	if err := yaml.Unmarshal([]byte(a.Authentication.Text), &config); err == nil && config.Anonymous != nil &&
 		r.IsK3s() && anonymousPatches.before(p.Kubernetes) {
 		r.Problems.Add(path+".authentication",
-			"states anonymous, with which K3s before 1.31.9, 1.32.5 and 1.33.1 does not start", "", "raise "+r.VersionKey())
+			"sets anonymous, with which K3s before 1.31.9, 1.32.5 and 1.33.1 does not start", "", "raise "+r.VersionKey())
 	}
 }
 
-// checkObject holds that a text is one object of a kind, in a version of its group that begins as stated. What it says
+// checkObject holds that a text is one object of a kind, in a version of its group that begins as given. What it says
 // is not shown.
 func (r *Resolver) checkObject(path string, text *spec.InlineOrFile, version, kind string) bool {
 	if text == nil {

@@ -23,7 +23,7 @@ func (r *Resolver) CheckBackup(p *plan.Plan) {
 
 	if b.Keep < 1 {
 		r.Problems.Add("lifecycle.backup.keep", "must be 1 at least", strconv.Itoa(b.Keep),
-			"state how many snapshots stay, or set lifecycle.backup.enabled to false")
+			"set the number of snapshots to keep, or set lifecycle.backup.enabled to false")
 	}
 
 	for i, key := range b.Recipients {

@@ -6,7 +6,7 @@ import (
 )
 
 // CheckSystem decides what the nodes run: Talos or K3s, and Kubernetes with its network. It takes the CNI that the
-// operator has stated, empty where a default applies.
+// operator has set, empty where a default applies.
 func (r *Resolver) CheckSystem(p *plan.Plan, configured spec.CNIName) {
 	r.checkOutputs(p)
 

@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// checkCNI takes what the operator has stated, empty where a default applies.
+// checkCNI takes what the operator has set, empty where a default applies.
 func (r *Resolver) checkCNI(p *plan.Plan, configured spec.CNIName) {
 	c := r.Spec.Cluster.CNI
 	p.CNI, p.KubeProxy = c.Name, *c.KubeProxy
@@ -22,7 +22,7 @@ func (r *Resolver) checkCNI(p *plan.Plan, configured spec.CNIName) {
 	if r.Spec.Environment == spec.EnvironmentProduction && p.Bootstrap == spec.BootstrapPulumi && configured == "" {
 		r.Warn("cluster.cni.name",
 			"is not set, and a running cluster keeps its pod network: Flannel enforces no network policies",
-			string(c.Name), "state flannel, cilium or none")
+			string(c.Name), "choose flannel, cilium or none")
 	}
 
 	if c.Name == spec.CNICilium {

@@ -39,7 +39,7 @@ func (r *Resolver) CheckEndpoint(p *plan.Plan) {
 
 		switch {
 		case wanted && key.value == "":
-			r.Problems.Add(path, `is required with mode "`+string(e.Mode)+`"`, "", "state "+key.example)
+			r.Problems.Add(path, `is required with mode "`+string(e.Mode)+`"`, "", "set "+key.example)
 		case !wanted && key.value != "":
 			r.Problems.Add(path, `has no meaning with mode "`+string(e.Mode)+`"`, key.value, "leave it out, or change the mode")
 		}

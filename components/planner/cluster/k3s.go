@@ -135,7 +135,7 @@ func (r *Resolver) k3sVersion() string {
 
 	switch {
 	case given == "":
-		r.Problems.Add(path, "is required with cluster.kind k3s", "", "state it, for example v1.34.2+k3s1")
+		r.Problems.Add(path, "is required with cluster.kind k3s", "", "set it, for example to v1.34.2+k3s1")
 	case m == nil:
 		r.Problems.Add(path, "must be a full version of K3s", given, "write it like v1.34.2+k3s1")
 	case plan.Minor(m[2]) < plan.OldestK3s:
@@ -170,7 +170,7 @@ func (r *Resolver) checkK3sArgs(path string, args []string) {
 	}
 }
 
-// checkK3sAPIServerArgs: what cluster.apiServer states is not to be stated again.
+// checkK3sAPIServerArgs: what cluster.apiServer sets must not be set again.
 func (r *Resolver) checkK3sAPIServerArgs(args []string) {
 	a := r.Spec.Cluster.APIServer
 	own := plan.APIServerArgs(a)

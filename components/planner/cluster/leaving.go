@@ -14,7 +14,7 @@ func (r *Resolver) CheckLeaving(p *plan.Plan) {
 
 	if l.AcceptEmptyCluster != "" && l.AcceptEmptyCluster != p.Cluster {
 		r.Problems.Add("lifecycle.acceptEmptyCluster", "must be the name of the cluster, "+p.Cluster, l.AcceptEmptyCluster,
-			"state it, or leave the key out")
+			"set it to that name, or leave the key out")
 	}
 
 	if l.AcceptEmptyCluster != "" && r.Spec.Cluster.RecoverFrom != "" {
@@ -46,7 +46,7 @@ func (r *Resolver) CheckLeaving(p *plan.Plan) {
 	for _, name := range l.Replace {
 		if !named[name] {
 			r.Problems.Add("lifecycle.replace", "names no node", name,
-				"state the name that the plan gives the node, or take it out")
+				"use the name that the plan gives the node, or remove it")
 		}
 	}
 

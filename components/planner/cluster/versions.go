@@ -101,7 +101,7 @@ func (r *Resolver) version(path, given, example string) (string, bool) {
 
 	switch {
 	case given == "":
-		r.Problems.Add(path, "is required", "", "state it, for example "+example)
+		r.Problems.Add(path, "is required", "", "set it, for example to "+example)
 	case m == nil:
 		r.Problems.Add(path, "must be a full version", given, "write it like "+example)
 	default:

@@ -26,7 +26,7 @@ func (pl *placer) table() string {
 		asked := h.Used.Plus(pl.extra[i])
 
 		if !h.Limited {
-			rows = append(rows, []string{h.Name, "not stated", "-", cell(h.Used), cell(asked), "-"})
+			rows = append(rows, []string{h.Name, "not set", "-", cell(h.Used), cell(asked), "-"})
 
 			continue
 		}

@@ -41,7 +41,7 @@ func (c Checker) checkCapacity(h proxmoxapi.Host, newNodes []plan.Node) {
 	for _, stated := range c.Plan.Hosts {
 		if stated.Name == h.Name && stated.Limited && stated.Capacity.MemoryMiB > h.MemoryMiB {
 			c.Warnings = append(c.Warnings, spec.Problem{
-				Path: "proxmox.hosts", Rule: fmt.Sprintf("states a capacity of %d MiB for host %s, which has %d MiB",
+				Path: "proxmox.hosts", Rule: fmt.Sprintf("sets a capacity of %d MiB for host %s, which has %d MiB",
 					stated.Capacity.MemoryMiB, h.Name, h.MemoryMiB),
 				Value: h.Name, Remedy: "lower capacity.memoryMiB",
 			})

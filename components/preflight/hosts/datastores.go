@@ -54,7 +54,7 @@ func (c Checker) checkDatastore(stores map[string]proxmoxapi.Store, host, name, 
 	switch store, there := stores[name]; {
 	case !there:
 		c.Problems.Add(path, "datastore not found on host "+host+", or the credentials lack its privileges", name,
-			"name another, or give the role Datastore.AllocateSpace and Datastore.Audit on it")
+			"name another, or grant Datastore.AllocateSpace and Datastore.Audit on it")
 	case !store.Active:
 		c.Problems.Add(path, "is not active on host "+host, name, "switch it on there, or name another")
 	case !slices.Contains(store.Content, content):

@@ -76,7 +76,7 @@ func (c Checker) changesHostOfGPU(n plan.Node, mappings map[string][]proxmoxapi.
 	c.Problems.Add(fmt.Sprintf("pools.%s.gpus.%d.host", n.Pool, n.Ordinal),
 		fmt.Sprintf("does not change for a VM that exists: %s (VMID %d) is on host %s, and does not start with a GPU of "+
 			"another host", n.Name, v.ID, v.Host), n.Host,
-		fmt.Sprintf("state host %s, with a GPU of that host; or %s", v.Host, remedy))
+		fmt.Sprintf("set host to %s, with a GPU of that host; or %s", v.Host, remedy))
 
 	return true
 }

@@ -122,7 +122,7 @@ func TestGPUOfExistingNode(t *testing.T) {
 	}
 
 	const onOther = "pools.gpu.gpus.1.host: does not change for a VM that exists: c-gpu-1 (VMID 601) is on host b, and " +
-		"does not start with a GPU of another host (given: a); state host b, with a GPU of that host; or "
+		"does not start with a GPU of another host (given: a); set host to b, with a GPU of that host; or "
 
 	at := func(host, bdf string) []proxmoxapi.Mapped { return []proxmoxapi.Mapped{{Host: host, BDF: bdf}} }
 

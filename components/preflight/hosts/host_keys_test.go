@@ -52,7 +52,7 @@ func TestHostKeys(t *testing.T) {
 		problem, warned string
 	}{
 		"the key":       {key: right},
-		"not stated":    {},
+		"not set":       {},
 		"another":       {key: wrong, problem: "is not the key that " + at.String() + " shows: SHA256:"},
 		"another later": {key: wrong, there: true, problem: "is not the key that "},
 		"another type": {

@@ -100,7 +100,7 @@ func (c Checker) checkHost(ctx context.Context, host string, newNodes []plan.Nod
 		for _, nic := range n.NICs {
 			if !slices.ContainsFunc(bridges, func(b proxmoxapi.Bridge) bool { return b.Name == nic.Bridge }) {
 				c.Problems.Add(path+".nics", "bridge not found on host "+host+", or the credentials lack SDN.Use on it", nic.Bridge,
-					"name another, make it there, or give the role SDN.Use on it")
+					"name another, make it there, or grant SDN.Use on it")
 			}
 
 			c.CheckMTU(n, nic, host, bridges)

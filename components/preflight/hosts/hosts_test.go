@@ -100,9 +100,9 @@ func TestHosts(t *testing.T) {
 			Active:  true,
 		}}})
 	require.EqualError(t, err, `the configuration has 3 problems:
-  - pools.control.disk.datastore: datastore not found on host a, or the credentials lack its privileges (given: tank); name another, or give the role Datastore.AllocateSpace and Datastore.Audit on it
+  - pools.control.disk.datastore: datastore not found on host a, or the credentials lack its privileges (given: tank); name another, or grant Datastore.AllocateSpace and Datastore.Audit on it
   - proxmox.storage.images: does not accept iso on host a (given: nfs, which takes backup, vztmpl); run 'pvesm set nfs --content backup,vztmpl,iso', or name another datastore
-  - pools.control.nics: bridge not found on host a, or the credentials lack SDN.Use on it (given: vmbr0); name another, make it there, or give the role SDN.Use on it`)
+  - pools.control.nics: bridge not found on host a, or the credentials lack SDN.Use on it (given: vmbr0); name another, make it there, or grant SDN.Use on it`)
 
 	off := map[string]proxmoxapi.Store{"tank": {Content: []string{"images"}}, "nfs": good["nfs"]}
 	err = check(t, plantest.New(t, one),

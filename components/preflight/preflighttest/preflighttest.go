@@ -144,7 +144,7 @@ type FixedVMs struct {
 	Interface string
 	// SizeGiB is that of the disks.
 	SizeGiB int
-	// Err is what it answers in place of its VMs.
+	// Err is what it answers instead of its VMs.
 	Err error
 }
 

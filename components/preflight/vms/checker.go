@@ -9,7 +9,7 @@ import (
 type Checker struct {
 	*checks.Checker
 
-	// unstatedUnits are nodes with another CPU weight than that of new VMs, and none stated, by that weight.
+	// unstatedUnits are nodes with another CPU weight than that of new VMs, and none set, by that weight.
 	unstatedUnits map[int][]string
 	// offered are free VMIDs that a problem has named.
 	offered map[int]bool

@@ -64,7 +64,7 @@ func (c *Checker) warnFirstBoot(nodes []plan.Node, settings []*proxmoxapi.Settin
 	case c.Plan.Bootstrap == spec.BootstrapExternal:
 		remedy = "change the nodes by hand"
 	case c.Plan.Distribution == spec.DistributionTalos:
-		remedy = "state it for running nodes in patches, or replace them with lifecycle.replace"
+		remedy = "set it for running nodes in patches, or replace them with lifecycle.replace"
 	}
 
 	for _, u := range found {

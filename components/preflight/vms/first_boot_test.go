@@ -22,7 +22,7 @@ func TestFirstBoot(t *testing.T) {
 			"c-w-1, c-w-2 (given: 10.0.0.53); "
 		tpm = "pools.w.tpm: applies to new nodes only; these of pool w were made with \"false\": c-w-1, c-w-2 (given: true); "
 
-		patches = "state it for running nodes in patches, or replace them with lifecycle.replace"
+		patches = "set it for running nodes in patches, or replace them with lifecycle.replace"
 		byHand  = "change the nodes by hand, or replace them with lifecycle.replace"
 	)
 

@@ -85,6 +85,6 @@ func TestReportedAddresses(t *testing.T) {
 	assert.Equal(t, []string{
 		"pools.control.addresses: c-control-2 is planned with another address than its guest agent reports: 10.9.0.57 " +
 			"(given: 10.0.0.12); correct what gives " + p.Nodes()[1].MAC + " its address, such as a reservation of the DHCP " +
-			"server, and restart the node; or state the reported address",
+			"server, and restart the node; or set the reported address",
 	}, warnings(map[int]string{401: "10.0.0.11", 402: "10.9.0.57", 403: "10.9.0.58"}))
 }

@@ -82,7 +82,7 @@ func (c *Checker) warnUnits() {
 			Path: "defaults.cpuUnits", Rule: fmt.Sprintf("is not set, and these VMs have a CPU weight of %d "+
 				"instead of %d, the weight of new VMs: %s", units, proxmoxapi.DefaultCPUUnits,
 				checks.UpTo(c.unstatedUnits[units], 3)),
-			Remedy: fmt.Sprintf("state %d to change it while they run, or %d to keep it and give it to new VMs, too",
+			Remedy: fmt.Sprintf("set %d to change it while they run, or %d to keep it and give it to new VMs, too",
 				proxmoxapi.DefaultCPUUnits, units),
 		})
 	}

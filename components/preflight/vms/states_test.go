@@ -62,7 +62,7 @@ func TestMark(t *testing.T) {
 		"the node applies them", warned[0].String())
 }
 
-// TestWarnUnits: VMs keep the CPU weight that they have where none is stated, and the operator learns of it.
+// TestWarnUnits: VMs keep the CPU weight that they have where none is set, and the operator learns of it.
 func TestWarnUnits(t *testing.T) {
 	s := New(checks.New(&plan.Plan{}, oneProcess{}))
 
@@ -74,9 +74,9 @@ func TestWarnUnits(t *testing.T) {
 
 	s.warnUnits()
 	require.Len(t, s.Warnings, 1)
-	assert.Equal(t, "defaults.cpuUnits: is not set, and these VMs have a CPU weight of 1024 instead of 100, the "+
-		"weight of new VMs: a; "+
-		"state 100 to change it while they run, or 1024 to keep it and give it to new VMs, too", s.Warnings[0].String())
+	assert.Equal(t, "defaults.cpuUnits: is not set, and these VMs have a CPU weight of 1024 instead of 100, the weight "+
+		"of new VMs: a; set 100 to change it while they run, or 1024 to keep it and give it to new VMs, too",
+		s.Warnings[0].String())
 }
 
 // settledVMs run with settings.

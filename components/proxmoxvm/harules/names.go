@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// RulesMajor is the first version of Proxmox VE with rules in place of groups.
+// RulesMajor is the first version of Proxmox VE with rules instead of groups.
 const RulesMajor = 9
 
 // GroupRule is the rule that Proxmox VE makes of a group when it is upgraded to version 9.

@@ -92,10 +92,10 @@ func TestHARules(t *testing.T) {
 		deleted []string
 		want    string
 	}{
-		"none yet":            {node: placed, set: []proxmoxapi.HARule{fresh}},
-		"as it is to be":      {node: placed, rules: []proxmoxapi.HARule{ours}},
-		"other hosts":         {node: placed, rules: []proxmoxapi.HARule{moved}, set: []proxmoxapi.HARule{ours}},
-		"not stated any more": {node: free, rules: []proxmoxapi.HARule{ours}, deleted: []string{"c-w"}},
+		"none yet":         {node: placed, set: []proxmoxapi.HARule{fresh}},
+		"as it is to be":   {node: placed, rules: []proxmoxapi.HARule{ours}},
+		"other hosts":      {node: placed, rules: []proxmoxapi.HARule{moved}, set: []proxmoxapi.HARule{ours}},
+		"not set any more": {node: free, rules: []proxmoxapi.HARule{ours}, deleted: []string{"c-w"}},
 		"of others": {node: placed, rules: []proxmoxapi.HARule{theirs}, want: "does not belong to this " +
 			"cluster"},
 		"with another VM": {node: placed, rules: []proxmoxapi.HARule{foreign}, want: "does not belong to this " +

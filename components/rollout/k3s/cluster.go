@@ -51,7 +51,7 @@ type Cluster struct {
 
 	// connect is kubeapi.New.
 	connect func(kubeconfig []byte, address string) (*kubeapi.Client, error)
-	// discovery finds the address of a node that is not known yet; nil: all are stated.
+	// discovery finds the address of a node that is not known yet; nil: all are set.
 	discovery *proxmoxvm.Discovery
 	// clusterExisted is set when the state turns out to know the server of this run's first node.
 	clusterExisted atomic.Bool

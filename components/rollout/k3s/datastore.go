@@ -83,8 +83,8 @@ func (c *Cluster) writeDatastore(ctx context.Context, n plan.Node, settings stri
 
 	switch {
 	case errors.Is(err, proxmoxapi.ErrRefused):
-		return fmt.Errorf("could not write its datastore settings: %w; give the role VM.GuestAgent.FileWrite (before "+
-			"Proxmox VE 9: VM.Monitor)", err)
+		return fmt.Errorf("could not write its datastore settings: %w; grant VM.GuestAgent.FileWrite (before Proxmox VE 9: "+
+			"VM.Monitor)", err)
 	case err != nil:
 		return wait.For("the guest agent of %s (%v)", n.Name, wait.Reason(err))
 	default:

@@ -202,7 +202,7 @@ func (j *joinCheck) logs(ctx context.Context) string {
 // explainUnreadable names what to allow where the login may not read files of guests.
 func explainUnreadable(err error) error {
 	if errors.Is(err, proxmoxapi.ErrRefused) {
-		return fmt.Errorf("%w; give its role VM.GuestAgent.FileRead (before Proxmox VE 9: VM.Monitor)", err)
+		return fmt.Errorf("%w; grant VM.GuestAgent.FileRead (before Proxmox VE 9: VM.Monitor)", err)
 	}
 
 	return err

@@ -95,7 +95,7 @@ func TestJoinFails(t *testing.T) {
 		"agent denied": {
 			guest: guest{denied: fmt.Errorf("Proxmox VE %w", proxmoxapi.ErrRefused)},
 			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
-				"the machine's logs cannot be read through its guest agent: Proxmox VE refuses the credentials; give its role " +
+				"the machine's logs cannot be read through its guest agent: Proxmox VE refuses the credentials; grant " +
 				"VM.GuestAgent.FileRead (before Proxmox VE 9: VM.Monitor)\n" +
 				"log in, and see them: ssh ubuntu@127.0.0.9 sudo tail /var/log/k3s-install.log /var/log/cloud-init-output.log",
 		},

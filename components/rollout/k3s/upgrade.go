@@ -160,7 +160,7 @@ func (u *nodeUpgrade) requestVersion(ctx context.Context, wanted plan.PlannedK3s
 	}
 
 	if errors.Is(err, proxmoxapi.ErrRefused) {
-		err = fmt.Errorf("%w; give its role VM.GuestAgent.FileWrite (before Proxmox VE 9: VM.Monitor)", err)
+		err = fmt.Errorf("%w; grant VM.GuestAgent.FileWrite (before Proxmox VE 9: VM.Monitor)", err)
 	}
 
 	if err != nil {

@@ -185,7 +185,7 @@ func (r *Hooks) readMachine(ctx context.Context, n plan.Node) (machineNow, error
 }
 
 // rewrites says that the provider restarts a VM for a change of any of its disks: it writes the options of all, and one
-// that the VM of a template has never had stated is a change to it.
+// that the VM of a template has never had set is a change to it.
 func (m machineNow) rewrites(args *pulumi.ResourceHookArgs) bool {
 	before, after := proxmoxvm.Disks(args.OldOutputs), proxmoxvm.Disks(args.NewInputs)
 	differ := len(before) != len(after)

@@ -468,7 +468,7 @@ func TestRestartFails(t *testing.T) {
 			want: "a has not rejoined since its VM was restarted: gave up",
 			done: []string{"evaluate a", "rejoined a"},
 		},
-		"a proxy answers in place of Proxmox VE": {
+		"a proxy answers instead of Proxmox VE": {
 			run: func(t *testing.T, r *Hooks) error {
 				require.NoError(t, r.Before(t.Context(), larger("a-vm")))
 
@@ -476,8 +476,8 @@ func TestRestartFails(t *testing.T) {
 
 				return r.After(t.Context(), larger("a-vm"))
 			},
-			want: `a does not run with the change of its VM: VM 401 on host pve is not as the state says: memory is "2048" in ` +
-				`place of "4096", because Proxmox VE, or a proxy in its place, accepted the change but did not apply it. Run 'pulumi up --refresh', which detects this`,
+			want: `a does not run with the change of its VM: VM 401 on host pve is not as the state says: memory is "2048" ` +
+				`instead of "4096", because Proxmox VE, or a proxy in its place, accepted the change but did not apply it. Run 'pulumi up --refresh', which detects this`,
 			done: []string{"evaluate a"},
 		},
 		"Proxmox VE refuses": {

@@ -175,7 +175,7 @@ func (w *writer) nics(m *machine, t tree) {
 		}
 
 		if i > 0 {
-			w.note("the MAC address of network interface net%d of VM %d cannot be stated: the first update would change it", i,
+			w.note("the MAC address of network interface net%d of VM %d cannot be set: the first update would change it", i,
 				m.vm.ID)
 		}
 

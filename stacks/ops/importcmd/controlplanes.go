@@ -52,7 +52,7 @@ func (c *cluster) founded(ctx context.Context, credentials talosapi.Credentials)
 	return unreachable || c.talos.founded(ctx, all, credentials), nil
 }
 
-// controlPlanes are the one that was named, and those of the configuration that have a VM. Where it does not state
+// controlPlanes are the one that was named, and those of the configuration that have a VM. Where it does not set
 // their addresses, the guest agent may know: without that, they have none.
 func (c *cluster) controlPlanes(ctx context.Context) ([]talosapi.Target, error) {
 	var all []talosapi.Target

@@ -314,7 +314,7 @@ func (f *finder) machineSecrets(ctx context.Context, _ planned) (outcome, error)
 func (f *finder) stash(_ context.Context, p planned) (outcome, error) {
 	remark := "workers wait for it, and it for control planes"
 	if strings.HasPrefix(text(p.inputs, "input"), "v") {
-		remark = "it keeps cluster.versions.contract: state that where the cluster was made with another version"
+		remark = "it keeps cluster.versions.contract: set it if the cluster was made with another version"
 	}
 
 	return outcome{verdict: again, remark: remark}, nil

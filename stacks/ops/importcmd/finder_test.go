@@ -144,7 +144,7 @@ func TestFill(t *testing.T) {
 		"absent c-rules-3: no VM has VMID 501",
 		"found c-firewall: firewall options of VM 401",
 		"again c-config: a node that has the configuration is not changed by it",
-		"again c-contract: it keeps cluster.versions.contract: state that where the cluster was made with another version",
+		"again c-contract: it keeps cluster.versions.contract: set it if the cluster was made with another version",
 		"again c-precedence: workers wait for it, and it for control planes",
 		"absent c-new: this command cannot look up a a:b:New; check whether it exists before you run an update",
 		"found c-secrets: /secrets.yaml",

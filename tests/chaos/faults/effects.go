@@ -43,7 +43,7 @@ const (
 	Denied       Effect = "denied"
 	// Throttled calls get 429, and are asked to wait for a second.
 	Throttled Effect = "throttled"
-	// BadGateway and Page are what a proxy says in place of the server: 502, or a page with 200.
+	// BadGateway and Page are what a proxy says instead of the server: 502, or a page with 200.
 	BadGateway Effect = "bad gateway"
 	Page       Effect = "page"
 	// HalfAnswer calls are carried out, and the connection ends in the middle of the answer; HeldAnswer calls are not,

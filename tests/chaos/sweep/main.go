@@ -63,7 +63,7 @@ func parse(args []string) (*options, error) {
 	flags.BoolVar(&o.again, "again", false, "run those again that failed or were missed, all the same")
 	flags.BoolVar(&o.list, "list", false, "show what is in the results file, and run nothing")
 	flags.IntVar(&o.kills, "kills", 0,
-		"kill the pulumi CLI at so many moments, which the seeds from --seed on choose, in place of the cases")
+		"kill the pulumi CLI at so many moments, which the seeds from --seed on choose, instead of the cases")
 	flags.Usage = func() {
 		fmt.Fprint(os.Stderr, usage)
 		flags.PrintDefaults()

@@ -69,7 +69,7 @@ const (
 	// Answer answers with Code, Header and Message, and does nothing: what a proxy says, or a server that limits requests.
 	// Without a Code it is 200 (Proxmox, Kubernetes and Factory only).
 	Answer Kind = "answer"
-	// Replace answers as if all were well, with Message in place of the content (Factory only).
+	// Replace answers as if all were well, with Message instead of the content (Factory only).
 	Replace Kind = "replace"
 	// Truncate does what was asked and ends the connection in the middle of the content (Proxmox and Factory only).
 	Truncate Kind = "truncate"

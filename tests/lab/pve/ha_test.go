@@ -153,7 +153,7 @@ func TestPrivilegesOfHighAvailability(t *testing.T) {
 	}
 }
 
-// TestHARules: Proxmox VE 9 has rules in place of groups, and none that cannot be kept.
+// TestHARules: Proxmox VE 9 has rules instead of groups, and none that cannot be kept.
 func TestHARules(t *testing.T) {
 	f := serve(t, timeline.Latencies{})
 

@@ -106,7 +106,7 @@ var shapes = map[string]struct{ send, read map[string]string }{
 	},
 }
 
-// pairs are the fields to send, those of a shape in place of the same ones of every VM.
+// pairs are the fields to send, those of a shape instead of the same ones of every VM.
 func pairs(all []string, more map[string]string) []string {
 	form := map[string]string{}
 	for i := 0; i < len(all); i += 2 {

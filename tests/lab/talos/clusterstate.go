@@ -9,7 +9,7 @@ import (
 )
 
 // clusterState is what the lab knows of a cluster's Kubernetes without asking an API server over its network, and what
-// it does there in place of a kubelet's silence: the objects that the lab's own API servers serve, or what real ones
+// it does there instead of a kubelet's silence: the objects that the lab's own API servers serve, or what real ones
 // told last.
 type clusterState interface {
 	kube.NodeStates

@@ -135,7 +135,7 @@ func must(err error) {
 	}
 }
 
-// put stores a resource, as a new one or in place of the one that is there.
+// put stores a resource, as a new one or replacing the one that is there.
 func (n *node) put(r resource.Resource) {
 	ctx := context.Background()
 

@@ -110,7 +110,7 @@ func (w *World) AddToken(id, secret string) {
 	w.access.grants[id] = map[string][]string{}
 }
 
-// Grant gives a user or token privileges on a path and everything below it, in place of what it had from paths above.
+// Grant gives a user or token privileges on a path and everything below it, instead of what it had from paths above.
 // Without privileges it takes everything away. Privileges that the version does not know are no privileges.
 func (w *World) Grant(id, path string, privileges ...string) {
 	w.mu.Lock()

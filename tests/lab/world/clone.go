@@ -12,7 +12,7 @@ type CloneRequest struct {
 	NewID       int
 	Name        string
 	Description string
-	// Full asks for a copy of the disks in place of linked ones; nil: linked from templates, full from VMs.
+	// Full asks for a copy of the disks instead of linked ones; nil: linked from templates, full from VMs.
 	Full *bool
 	// Storage is where the copies go; empty: where the originals are.
 	Storage string

@@ -250,7 +250,7 @@ type Template struct {
 	CloudInit string
 	// Unfinalised leaves it a VM that was not turned into a template.
 	Unfinalised bool
-	// Conf is configuration in addition to, or in place of, what such templates usually have.
+	// Conf is configuration in addition to, or instead of, what such templates usually have.
 	Conf map[string]string
 }
 

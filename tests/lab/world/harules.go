@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// HARule says where high availability runs VMs: Proxmox VE 9 has rules in place of groups.
+// HARule says where high availability runs VMs: Proxmox VE 9 has rules instead of groups.
 type HARule struct {
 	// Kind is node-affinity or resource-affinity.
 	Name, Kind, Comment string

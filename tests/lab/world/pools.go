@@ -44,7 +44,7 @@ func (w *World) CreatePool(id, comment string) error {
 type PoolUpdate struct {
 	Comment       *string
 	VMs, Storages []string
-	// Delete takes the members out in place of putting them in.
+	// Delete takes the members out instead of putting them in.
 	Delete bool
 	// AllowMove takes VMs out of the pool they are in.
 	AllowMove bool

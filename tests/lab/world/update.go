@@ -11,7 +11,7 @@ type UpdateRequest struct {
 	Conf   map[string]string
 	Delete []string
 	Revert []string
-	// Force deletes the volumes of drives that are deleted, in place of keeping them as unused.
+	// Force deletes the volumes of drives that are deleted, instead of keeping them as unused.
 	Force  bool
 	Digest string
 }

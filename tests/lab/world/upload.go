@@ -18,7 +18,7 @@ func Receive(file io.Reader, algorithm string) (*UploadedFile, error) {
 	return &UploadedFile{f}, f.take(file)
 }
 
-// UploadRequest puts a file on a storage, in place of one of its name.
+// UploadRequest puts a file on a storage, replacing one of its name.
 type UploadRequest struct {
 	Content, Filename   string
 	Checksum, Algorithm string

@@ -356,7 +356,7 @@ func (w *World) mayRead(c Caller, v *volume) error {
 	}
 }
 
-// fullID accepts a volume's name in place of its id, as Proxmox VE does.
+// fullID accepts a volume's name instead of its id, as Proxmox VE does.
 func fullID(storage, id string) string {
 	if len(id) > len(storage) && id[:len(storage)+1] == storage+":" {
 		return id

@@ -88,7 +88,7 @@ func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
 	return found
 }
 
-// defaultInstaller says whether a node is upgraded from an installer of which nothing was stated.
+// defaultInstaller says whether a node is upgraded from an installer of which nothing was set.
 func (r *Changes) defaultInstaller(n plan.Node) bool {
 	id, err := talosimage.SchematicID(r.Plan, r.Plan.PoolOf(n).Image, n)
 

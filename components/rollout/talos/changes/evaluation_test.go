@@ -9,14 +9,14 @@ import (
 	"talos-proxmox/components/rollout/talos/cluster"
 )
 
-// TestDefaultInstaller: nodes of which no extensions are stated keep those that they have, though their installer is
+// TestDefaultInstaller: nodes of which no extensions are set keep those that they have, though their installer is
 // the Image Factory's from Talos 1.14 on.
 func TestDefaultInstaller(t *testing.T) {
 	for name, c := range map[string]struct {
 		image plan.BootImage
 		want  bool
 	}{
-		"nothing is stated":       {plan.BootImage{}, true},
+		"nothing is set":          {plan.BootImage{}, true},
 		"a schematic":             {plan.BootImage{SchematicID: "aa"}, false},
 		"extensions":              {plan.BootImage{Extensions: []string{"iscsi-tools"}}, false},
 		"an image of a factory's": {plan.BootImage{FactoryURL: "https://factory.talos.dev"}, false},

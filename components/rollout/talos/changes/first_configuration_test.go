@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCheckSecureBoot: nothing is installed that would not boot, and nothing that is not what was stated.
+// TestCheckSecureBoot: nothing is installed that would not boot, and nothing that is not what was configured.
 func TestCheckSecureBoot(t *testing.T) {
 	on, off := new(true), new(false)
 

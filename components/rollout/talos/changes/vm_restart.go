@@ -22,7 +22,7 @@ import (
 type Restarts struct {
 	*Changes
 
-	// discovery finds the address of a node that is not known yet; nil: all are stated.
+	// discovery finds the address of a node that is not known yet; nil: all are set.
 	discovery *proxmoxvm.Discovery
 }
 

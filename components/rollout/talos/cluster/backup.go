@@ -38,7 +38,7 @@ func (c *Cluster) BackupEtcd(
 
 	note := ""
 	if recipients == nil {
-		note = "; it is not encrypted: state lifecycle.backup.recipients"
+		note = "; it is not encrypted: set lifecycle.backup.recipients"
 	}
 
 	c.Progress(fmt.Sprintf("snapshot of etcd saved in %s, up to revision %d", s.Path, s.Revision) + note)

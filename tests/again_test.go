@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -109,6 +110,12 @@ func TestMadeAgain(t *testing.T) {
 		kept, err := etcdbackup.Store{Dir: filepath.Join(project, "etcd-backups"), Cluster: "k3s-dev"}.List()
 		require.NoError(t, err)
 		require.Len(t, kept, 1)
+		require.NotEmpty(t, kept[0].ClusterCA)
+
+		// A newer one, of another cluster with the same name, is not offered.
+		other := filepath.Join(project, "etcd-backups", "k3s-dev.20991231-235959.db")
+		require.NoError(t, os.WriteFile(other, nil, 0o600))
+		require.NoError(t, os.WriteFile(etcdbackup.NoteOf(other), []byte(`{"clusterCa": "00"}`), 0o600))
 
 		snapshot := "etcd-backups/" + filepath.Base(kept[0].Path)
 		lose(t, "its newest snapshot is "+snapshot+"; to start from a snapshot, set cluster.recoverFrom to it; ")

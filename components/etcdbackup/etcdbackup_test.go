@@ -135,7 +135,7 @@ func TestTakeCutOff(t *testing.T) {
 func TestStore(t *testing.T) {
 	t.Parallel()
 
-	s := Store{Dir: filepath.Join(t.TempDir(), "etcd-backups"), Cluster: "atlas", Keep: 2}
+	s := Store{Dir: filepath.Join(t.TempDir(), "etcd-backups"), Cluster: "atlas", ClusterCA: "a", Keep: 2}
 
 	none, err := s.List()
 	require.NoError(t, err)
@@ -161,7 +161,7 @@ func TestStore(t *testing.T) {
 	_, err = s.Take(day, func(io.Writer) error { return errors.New("lost") })
 	require.EqualError(t, err, "lost")
 
-	other := Store{Dir: s.Dir, Cluster: "other", Keep: 1}
+	other := Store{Dir: s.Dir, Cluster: "other", ClusterCA: "b", Keep: 1}
 	_, err = other.Take(day, send(hashed(database(t, 5))))
 	require.NoError(t, err)
 
@@ -212,7 +212,7 @@ func TestEncrypted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			s := Store{Dir: t.TempDir(), Cluster: "atlas", Keep: 1}
+			s := Store{Dir: t.TempDir(), Cluster: "atlas", ClusterCA: "a", Keep: 1}
 			s.Recipients, err = Recipients(c.keys, c.phrase)
 			require.NoError(t, err)
 
@@ -278,7 +278,7 @@ func TestNotes(t *testing.T) {
 	var warned []string
 
 	s := Store{
-		Dir: t.TempDir(), Cluster: "atlas", Keep: 2,
+		Dir: t.TempDir(), Cluster: "atlas", ClusterCA: "a", Keep: 2,
 		Warn: func(message string) { warned = append(warned, message) },
 	}
 	now := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
@@ -312,8 +312,11 @@ func TestNotes(t *testing.T) {
 
 	_, err = s.Take(now.Add(2*time.Hour), send)
 	require.NoError(t, err)
-	assert.NoFileExists(t, first.Path, "the oldest goes, with its note")
-	assert.NoFileExists(t, NoteOf(first.Path))
+	_, err = s.Take(now.Add(150*time.Minute), send)
+	require.NoError(t, err)
+	assert.FileExists(t, first.Path, "without its note, it may be of another cluster")
+	assert.NoFileExists(t, all[0].Path, "the oldest goes, with its note")
+	assert.NoFileExists(t, NoteOf(all[0].Path))
 
 	// What cannot be written is not the fault of whoever sends it.
 	_, err = s.Take(now, func(w io.Writer) error {
@@ -333,4 +336,75 @@ func TestNotes(t *testing.T) {
 	_, err = s.Take(late, send)
 	require.Error(t, err)
 	assert.NoFileExists(t, taken, "a snapshot that is never pruned")
+}
+
+// TestOtherClusters: clusters of one name that share a directory keep each other's snapshots, and those that do not say
+// whose they are.
+func TestOtherClusters(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	now := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
+	content := hashed(database(t, 41))
+	take := func(s Store, after time.Duration) Snapshot {
+		s.Dir, s.Cluster = dir, "edge"
+		taken, err := s.Take(now.Add(after), func(w io.Writer) error {
+			_, err := w.Write(content)
+
+			return err
+		})
+		require.NoError(t, err)
+
+		return taken
+	}
+
+	unknown := take(Store{}, 0)
+	a := Store{ClusterCA: "a", Keep: 1}
+	first := take(a, time.Hour)
+
+	// One second holds a snapshot of each, and one of the same cluster is as good.
+	b := take(Store{ClusterCA: "b", Keep: 1}, time.Hour)
+	assert.Equal(t, "edge.20261121-190001.db", filepath.Base(b.Path))
+	assert.Equal(t, first, take(a, time.Hour))
+	assert.NotEqual(t, unknown.Path, take(Store{ClusterCA: "b"}, 0).Path)
+
+	newest, owned, err := Store{Dir: dir, Cluster: "edge", ClusterCA: "a"}.Newest()
+	require.NoError(t, err)
+	assert.True(t, owned)
+	assert.Equal(t, first, newest)
+
+	newest, owned, err = Store{Dir: dir, Cluster: "edge", ClusterCA: "c"}.Newest()
+	require.NoError(t, err)
+	assert.False(t, owned)
+	assert.Equal(t, unknown, newest)
+
+	a.Protect = filepath.Join(dir, "link")
+	require.NoError(t, os.Symlink(first.Path, a.Protect))
+
+	second := take(a, 2*time.Hour)
+	assert.FileExists(t, first.Path, "it is protected")
+
+	a.Protect = filepath.Join(dir, "removed")
+	third := take(a, 3*time.Hour)
+
+	for _, kept := range []Snapshot{unknown, b, third} {
+		assert.FileExists(t, kept.Path)
+		assert.FileExists(t, NoteOf(kept.Path))
+	}
+
+	for _, removed := range []Snapshot{first, second} {
+		assert.NoFileExists(t, removed.Path)
+		assert.NoFileExists(t, NoteOf(removed.Path))
+	}
+
+	// Whether a file is the protected one cannot be known here.
+	a.Protect = filepath.Join(third.Path, "below a file")
+	a.Dir, a.Cluster = dir, "edge"
+	_, err = a.Take(now.Add(4*time.Hour), func(w io.Writer) error {
+		_, err := w.Write(content)
+
+		return err
+	})
+	require.Error(t, err)
+	assert.FileExists(t, third.Path)
 }

@@ -26,6 +26,9 @@ type Snapshot struct {
 	SHA256 string `json:"sha256"`
 	// EncryptedSHA256 is that of the file where it is encrypted, and SHA256 of what it holds; empty: it is not.
 	EncryptedSHA256 string `json:"encryptedSha256,omitempty"`
+	// ClusterCA is the SHA-256 of the certificate of the Talos API CA of the snapshot's cluster, in hexadecimal digits;
+	// empty: which cluster it is of is unknown.
+	ClusterCA string `json:"clusterCa,omitempty"`
 	// Revision of etcd up to which the file goes.
 	Revision int64 `json:"revision"`
 	// Keys counts the revisions of keys in it.

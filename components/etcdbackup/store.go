@@ -18,14 +18,19 @@ import (
 	"talos-proxmox/components/atomicfile"
 )
 
-// Store is a directory with the snapshots of one cluster. Others may be in it.
+// Store is a directory with the snapshots of one cluster. Others may be in it, also of clusters with the same name.
 type Store struct {
 	// Dir is made when it is first written to, for its owner only.
 	Dir string
 	// Cluster is the cluster's name. Without one, List finds the snapshots of all.
 	Cluster string
-	// Keep is how many snapshots stay when another is taken; 0: all of them.
+	// ClusterCA tells the cluster from others with its name, as in Snapshot. Snapshots of others, and those that do not
+	// say whose they are, are never removed.
+	ClusterCA string
+	// Keep is how many snapshots of the cluster stay when another is taken; 0: all of them.
 	Keep int
+	// Protect is a file that is never removed; empty: none.
+	Protect string
 	// Recipients are those who can decrypt snapshots; nil: they are not encrypted.
 	Recipients []age.Recipient
 	// Warn is told of notes that cannot be read; nil: they are passed over in silence.
@@ -63,21 +68,18 @@ func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 	}
 
 	err := atomicfile.Write(s.Dir, fill, func(temporary string) error {
-		taken.Taken = now.UTC().Truncate(time.Second)
-		taken.Path = filepath.Join(s.Dir, s.Cluster+"."+taken.Taken.Format(timestamp)+".db")
+		taken.Taken, taken.ClusterCA = now.UTC().Truncate(time.Second), s.ClusterCA
 
 		if s.Recipients == nil {
-			return os.Link(temporary, taken.Path)
+			return s.link(temporary, &taken, ".db")
 		}
 
-		taken.Path += extension
-
 		return atomicfile.Write(s.Dir, taken.encrypted(temporary, s.Recipients), func(encrypted string) error {
-			return os.Link(encrypted, taken.Path)
+			return s.link(encrypted, &taken, ".db"+extension)
 		})
 	})
-	if errors.Is(err, fs.ErrExist) {
-		return taken, nil // a snapshot of the same second is as good
+	if errors.Is(err, errSameSecond) {
+		return taken, nil
 	} else if err != nil {
 		return Snapshot{}, err
 	}
@@ -94,6 +96,52 @@ func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 	}
 
 	return taken, s.prune()
+}
+
+// errSameSecond says that the cluster has a snapshot of the same second, which is as good.
+var errSameSecond = errors.New("the cluster has a snapshot of this second")
+
+// link gives a snapshot its name. Where a file of another cluster, or of an unknown one, has it, the snapshot gets the
+// name of the next second that is free.
+func (s Store) link(from string, taken *Snapshot, suffix string) error {
+	for {
+		taken.Path = filepath.Join(s.Dir, s.Cluster+"."+taken.Taken.Format(timestamp)+suffix)
+
+		if err := os.Link(from, taken.Path); !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+
+		existing := Snapshot{Path: taken.Path, Taken: taken.Taken}
+		if err := existing.readNote(); err == nil && s.owns(existing) {
+			*taken = existing
+
+			return errSameSecond
+		}
+
+		taken.Taken = taken.Taken.Add(time.Second)
+	}
+}
+
+// owns says that a snapshot is known to be of the cluster.
+func (s Store) owns(one Snapshot) bool { return s.ClusterCA != "" && one.ClusterCA == s.ClusterCA }
+
+// Newest is the newest snapshot that is known to be of the cluster or, without one, the newest of those of its name
+// that do not say whose they are. Without both, its path is empty.
+func (s Store) Newest() (newest Snapshot, owned bool, err error) {
+	all, err := s.List()
+	if err != nil {
+		return Snapshot{}, false, err
+	}
+
+	if i := slices.IndexFunc(all, s.owns); i >= 0 {
+		return all[i], true, nil
+	}
+
+	if i := slices.IndexFunc(all, func(one Snapshot) bool { return one.ClusterCA == "" }); i >= 0 {
+		return all[i], false, nil
+	}
+
+	return Snapshot{}, false, nil
 }
 
 // writer remembers what went wrong with writing.
@@ -113,8 +161,8 @@ func (w *writer) Write(p []byte) (n int, err error) {
 // NoteOf is the file that says what is known of a snapshot.
 func NoteOf(path string) string { return path + ".json" }
 
-// List returns the cluster's snapshots, newest first, as they were when they were taken. A directory that is not there
-// holds none. A snapshot whose note cannot be read is known by its name only.
+// List returns the snapshots of the cluster's name, newest first, as they were when they were taken. A directory that
+// is not there holds none. A snapshot whose note cannot be read is known by its name only.
 func (s Store) List() ([]Snapshot, error) {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -191,19 +239,51 @@ func Verify(s Snapshot) error {
 	}
 }
 
+// prune removes snapshots that are known to be of the cluster, and no others: clusters of one name may share the
+// directory.
 func (s Store) prune() error {
 	all, err := s.List()
-	if err != nil || s.Keep == 0 || len(all) <= s.Keep {
+	if err != nil {
 		return err
 	}
 
-	for _, old := range all[s.Keep:] {
+	own := slices.DeleteFunc(all, func(one Snapshot) bool { return !s.owns(one) })
+	if s.Keep == 0 || len(own) <= s.Keep {
+		return nil
+	}
+
+	for _, old := range own[s.Keep:] {
+		if protected, err := s.protects(old.Path); err != nil {
+			return err
+		} else if protected {
+			continue
+		}
+
 		if err := errors.Join(os.Remove(old.Path), ignoreMissing(os.Remove(NoteOf(old.Path)))); err != nil {
 			return err
 		}
 	}
 
 	return nil
+}
+
+// protects says whether a path leads to the protected file, by whatever name.
+func (s Store) protects(path string) (bool, error) {
+	if s.Protect == "" {
+		return false, nil
+	}
+
+	protected, err := os.Stat(s.Protect)
+	if err != nil {
+		return false, ignoreMissing(err)
+	}
+
+	one, err := os.Stat(path)
+	if err != nil {
+		return false, ignoreMissing(err)
+	}
+
+	return os.SameFile(protected, one), nil
 }
 
 func ignoreMissing(err error) error {

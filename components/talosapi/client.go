@@ -4,7 +4,11 @@ package talosapi
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -26,6 +30,23 @@ import (
 // Credentials are those of a talosconfig: PEM in base64.
 type Credentials struct {
 	CA, Certificate, Key string
+}
+
+// CAFingerprint is the SHA-256 of the certificate of the Talos API CA, in hexadecimal digits. No other cluster has it.
+func (c Credentials) CAFingerprint() (string, error) {
+	text, err := base64.StdEncoding.DecodeString(c.CA)
+	if err != nil {
+		return "", fmt.Errorf("the certificate of the Talos API CA is not in base64: %w", err)
+	}
+
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != "CERTIFICATE" {
+		return "", errors.New("the CA of the Talos API is not a certificate in PEM")
+	}
+
+	sum := sha256.Sum256(block.Bytes)
+
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // Target is a node as it is addressed and named in messages.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,6 +75,13 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 					"lifecycle.backup.recipients and leave out --talosconfig")
 			}
 
+			protect := ""
+			if keep > 0 {
+				if protect, err = o.recoverFrom(c.Context(), path); err != nil {
+					return err
+				}
+			}
+
 			config, err := o.talosconfig(c.Context(), path)
 			if err != nil {
 				return err
@@ -85,9 +93,15 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 					"'talosctl config context'")
 			}
 
+			ca, err := credentialsOf(administrator).CAFingerprint()
+			if err != nil {
+				return fmt.Errorf("the talosconfig: %w", err)
+			}
+
 			store := etcdbackup.Store{
-				Dir: filepath.Join(o.project, *dir), Cluster: config.Context, Keep: keep, Recipients: recipients,
-				Warn: func(message string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", message) },
+				Dir: filepath.Join(o.project, *dir), Cluster: config.Context, ClusterCA: ca, Keep: keep, Protect: protect,
+				Recipients: recipients,
+				Warn:       func(message string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", message) },
 			}
 
 			s, err := store.Take(time.Now(), func(w io.Writer) error { return fromAny(c.Context(), administrator, bound, w) })
@@ -112,7 +126,8 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().IntVar(&keep, "keep", 0, "remove the cluster's oldest snapshots beyond this number; 0 removes none")
+	c.Flags().IntVar(&keep, "keep", 0, "remove the oldest snapshots that are known to be of the cluster beyond this "+
+		"number; 0 removes none")
 	c.Flags().DurationVar(&bound, "timeout", 15*time.Minute, "how long it may take to be sent")
 	c.Flags().StringVar(&path, "talosconfig", "", "an administrator's talosconfig; the stack's output when left out")
 	c.Flags().StringVar(&to, "to", "", "a bucket that gets a copy, s3://bucket/prefix?region=eu-central-1")
@@ -148,8 +163,41 @@ func fromAny(ctx context.Context, administrator *clientconfig.Context, bound tim
 		targets = append(targets, talosapi.Target{Name: endpoint, Address: endpoint})
 	}
 
-	return talosapi.EtcdSnapshot(ctx, targets,
-		talosapi.Credentials{CA: administrator.CA, Certificate: administrator.Crt, Key: administrator.Key}, bound, w)
+	return talosapi.EtcdSnapshot(ctx, targets, credentialsOf(administrator), bound, w)
+}
+
+func credentialsOf(administrator *clientconfig.Context) talosapi.Credentials {
+	return talosapi.Credentials{CA: administrator.CA, Certificate: administrator.Crt, Key: administrator.Key}
+}
+
+// recoverFrom is the snapshot that the stack recovers from, which is never removed. A talosconfig does not say which
+// stack its cluster has, if any.
+func (o *options) recoverFrom(ctx context.Context, talosconfig string) (string, error) {
+	if talosconfig != "" && o.stack == "" {
+		if !exists(filepath.Join(o.project, "Pulumi.yaml")) {
+			return "", nil
+		}
+
+		return "", errors.New("--keep: with --talosconfig, it is unknown which snapshot cluster.recoverFrom names, and " +
+			"that one must stay: name the cluster's stack with --stack, too, or leave out --keep")
+	}
+
+	stack, err := state.Open(ctx, o.project, o.stack)
+	if err != nil {
+		return "", err
+	}
+
+	config, err := stack.Config(ctx)
+	if err != nil {
+		return "", fmt.Errorf("--keep: could not determine which snapshot cluster.recoverFrom names, and that one must "+
+			"stay: %w\ncorrect it, or leave out --keep", err)
+	}
+
+	if config.Cluster.RecoverFrom == "" {
+		return "", nil
+	}
+
+	return filepath.Join(o.project, config.Cluster.RecoverFrom), nil
 }
 
 // talosconfig reads a file, or the stack's output.
@@ -189,7 +237,7 @@ func etcdList(o *options, dir *string) *cobra.Command {
 			}
 
 			w := tabwriter.NewWriter(o.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "SNAPSHOT\tTAKEN\tREVISION\tSIZE\tREMARK")
+			fmt.Fprintln(w, "SNAPSHOT\tTAKEN\tREVISION\tSIZE\tCLUSTER CA\tREMARK")
 
 			for _, s := range all {
 				remark := ""
@@ -199,8 +247,8 @@ func etcdList(o *options, dir *string) *cobra.Command {
 					remark = "complete, but its note cannot be read: " + s.NoteErr.Error()
 				}
 
-				fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", filepath.Base(s.Path), s.Taken.Local().Format(time.DateTime), s.Revision,
-					size(s.Size), remark)
+				fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", filepath.Base(s.Path), s.Taken.Local().Format(time.DateTime),
+					s.Revision, size(s.Size), cmp.Or(s.ClusterCA[:min(12, len(s.ClusterCA))], "unknown"), remark)
 			}
 
 			return w.Flush()

@@ -23,6 +23,11 @@ func TestUnknownCommands(t *testing.T) {
 			"--to: only an encrypted snapshot leaves this machine, for it holds every secret of Kubernetes: name --recipient, " +
 				"or set lifecycle.backup.recipients and leave out --talosconfig",
 		},
+		{
+			[]string{"etcd", "snapshot", "--keep", "3", "--talosconfig", "no-such-file"},
+			"--keep: with --talosconfig, it is unknown which snapshot cluster.recoverFrom names, and that one must stay: name " +
+				"the cluster's stack with --stack, too, or leave out --keep",
+		},
 		{[]string{"plam", "dev"}, "unknown command \"plam\" for \"ops\"\n\nDid you mean this?\n\tplan\n"},
 		{[]string{"plan", "dev", "atlas"}, "accepts 1 arg(s), received 2"},
 		{[]string{"plan", "dev", "--format", "png"}, `--format is text or svg, not "png"`},

@@ -89,17 +89,7 @@ func (b *Bootstrap) waitControlPlanes(ctx context.Context, c talosapi.Credential
 }
 
 // etcdLostError refuses to begin an empty etcd where there has been one.
-func (b *Bootstrap) etcdLostError() error {
-	kept := "no snapshot of it is known"
-
-	if b.Snapshots != nil {
-		kept = "no snapshot of it is in " + b.Plan.Backup.Dir
-
-		if all, err := b.Snapshots.List(); err == nil && len(all) > 0 {
-			kept = "its newest snapshot is " + filepath.Join(b.Plan.Backup.Dir, filepath.Base(all[0].Path))
-		}
-	}
-
+func (b *Bootstrap) etcdLostError(c talosapi.Credentials) error {
 	accept := "set lifecycle.acceptEmptyCluster to " + b.Plan.Cluster
 	if b.Plan.AcceptEmpty {
 		accept = "run 'pulumi state delete' with the URN of " + b.EmptyRecord +
@@ -108,10 +98,41 @@ func (b *Bootstrap) etcdLostError() error {
 
 	return spec.Blocked(
 		"etcd is lost: no control plane holds its data, and "+b.Plan.Cluster+
-			" would start as an empty cluster; "+kept,
+			" would start as an empty cluster; "+b.newestSnapshot(c),
 		"to start from a snapshot, set cluster.recoverFrom to it; to start with an empty cluster, "+accept+"; "+
 			rollout.ToDestroy,
 	)
+}
+
+// newestSnapshot says which snapshot a lost etcd can start from.
+func (b *Bootstrap) newestSnapshot(c talosapi.Credentials) string {
+	if b.Snapshots == nil {
+		return "no snapshot of it is known"
+	}
+
+	var (
+		newest etcdbackup.Snapshot
+		owned  bool
+	)
+
+	store, err := b.SnapshotsOf(c)
+	if err == nil {
+		newest, owned, err = store.Newest()
+	}
+
+	path := filepath.Join(b.Plan.Backup.Dir, filepath.Base(newest.Path))
+
+	switch {
+	case err != nil:
+		return "its snapshots are unknown: " + err.Error()
+	case newest.Path == "":
+		return "no snapshot of it is in " + b.Plan.Backup.Dir
+	case owned:
+		return "its newest snapshot is " + path
+	default:
+		return "no snapshot is known to be of it; the newest that may be is " + path +
+			", which does not say which cluster it is of"
+	}
 }
 
 // CheckEstablished waits until the cluster has its etcd, and control planes that came in this run have joined it. A run
@@ -153,7 +174,7 @@ func (b *Bootstrap) CheckEstablished(ctx context.Context) error {
 
 	if lost && !b.acceptedEmpty.Load() {
 		if b.Plan.RecoverFrom == "" {
-			return b.etcdLostError()
+			return b.etcdLostError(c)
 		}
 
 		from, err := b.readSnapshot()
@@ -238,7 +259,7 @@ func (b *Bootstrap) CheckDataKept(ctx context.Context, name string, role spec.Ro
 		return nil
 	}
 
-	return b.etcdLostError()
+	return b.etcdLostError(c)
 }
 
 // readSnapshot is what a new etcd begins with; nil: it begins empty.

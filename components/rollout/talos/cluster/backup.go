@@ -10,6 +10,16 @@ import (
 	"talos-proxmox/components/talosapi"
 )
 
+// SnapshotsOf are the snapshots of the cluster that credentials are of.
+func (c *Cluster) SnapshotsOf(credentials talosapi.Credentials) (etcdbackup.Store, error) {
+	store := *c.Snapshots
+
+	ca, err := credentials.CAFingerprint()
+	store.ClusterCA = ca
+
+	return store, err
+}
+
 // BackupEtcd keeps etcd as the first of the control planes has it that answers, before something is done that may harm
 // it.
 func (c *Cluster) BackupEtcd(
@@ -24,7 +34,11 @@ func (c *Cluster) BackupEtcd(
 		return fmt.Errorf("lifecycle.backup.recipients: %w", err)
 	}
 
-	store := *c.Snapshots
+	store, err := c.SnapshotsOf(credentials)
+	if err != nil {
+		return err
+	}
+
 	store.Recipients = recipients
 
 	s, err := store.Take(time.Now(), func(w io.Writer) error {

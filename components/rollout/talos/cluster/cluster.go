@@ -43,7 +43,7 @@ type Options struct {
 type Cluster struct {
 	Options
 
-	// Snapshots of etcd; nil: none are kept.
+	// Snapshots of etcd, without the CA of the cluster, which the credentials have (SnapshotsOf); nil: none are kept.
 	Snapshots *etcdbackup.Store
 }
 
@@ -74,7 +74,12 @@ func snapshotsOf(o Options) *etcdbackup.Store {
 		}
 	}
 
-	return &etcdbackup.Store{
+	store := &etcdbackup.Store{
 		Dir: filepath.Join(o.Dir, o.Plan.Backup.Dir), Cluster: o.Plan.Cluster, Keep: o.Plan.Backup.Keep, Warn: warn,
 	}
+	if o.Plan.RecoverFrom != "" {
+		store.Protect = filepath.Join(o.Dir, o.Plan.RecoverFrom)
+	}
+
+	return store
 }

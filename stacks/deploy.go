@@ -72,6 +72,15 @@ func DeployAll(ctx *pulumi.Context, configs []Config, opts ...pulumi.ResourceOpt
 			return nil, err
 		}
 
+		if p != nil {
+			err = checkFiles(ctx, p, c.Dir)
+			if problem, is := errors.AsType[spec.Problem](err); is {
+				found = append(found, problem)
+			} else if err != nil {
+				return nil, err
+			}
+		}
+
 		if len(configs) > 1 {
 			found = config.OfCluster(c.Cluster.Name, found)
 		}

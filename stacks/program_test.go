@@ -1,6 +1,8 @@
 package stacks
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/spec"
+	"talos-proxmox/stacks/files"
 )
 
 // firstConfig is testConfig, with a Proxmox VE that does not answer.
@@ -103,6 +106,50 @@ func TestClustersClash(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFilesOfAnotherOwner: credentials are not written over those of another stack or cluster, and nothing is
+// registered before that is known.
+func TestFilesOfAnotherOwner(t *testing.T) {
+	withFiles := func(c Config) Config {
+		c.Dir = t.TempDir()
+		c.Outputs.Files = &spec.Files{Write: []spec.File{"kubeconfig"}}
+
+		return c
+	}
+
+	config := withFiles(firstConfig())
+	other := files.Owner{Organization: "organization", Project: "p", Stack: "other", Cluster: "k3s-dev"}
+	deploy := func(configs ...Config) pulumi.RunFunc {
+		return func(ctx *pulumi.Context) error {
+			_, err := DeployAll(ctx, configs)
+
+			return err
+		}
+	}
+
+	require.NoError(t, files.Claim(config.Dir, "talos", other))
+	require.ErrorContains(t, previewOf(t, deploy(config), true), "the configuration has 1 problem:\n"+
+		"  - outputs.files.dir: must be a directory of cluster k3s-dev of stack organization/p/s, and holds files of "+
+		"cluster k3s-dev of stack organization/p/other (given: ./talos); name another directory or, if the files are of "+
+		"this stack under a former name, or of one that is gone, delete talos/.owner.json")
+
+	require.ErrorContains(t, previewOf(t, deploy(config, apart()), true), "- cluster k3s-dev: outputs.files.dir: ")
+
+	config.Outputs.Files.Dir = "dev"
+	other.Stack = "s"
+	require.NoError(t, files.Claim(config.Dir, "dev", other))
+	require.NoError(t, previewOf(t, deploy(config), false))
+
+	second := withFiles(apart())
+	second.Dir, second.Outputs.Files.Dir = config.Dir, "./dev/"
+	require.NoError(t, os.RemoveAll(filepath.Join(config.Dir, "dev")))
+	require.ErrorContains(t, previewOf(t, deploy(config, second), true), "- cluster edge: outputs.files.dir: clashes "+
+		"with cluster k3s-dev of this program (given: dev); choose another one for either")
+
+	second.Outputs.Files.Dir = "edge"
+	require.NoError(t, previewOf(t, deploy(config, second), false))
+	assert.NoDirExists(t, filepath.Join(config.Dir, "edge"), "a preview writes nothing")
 }
 
 // TestSecretsOfTheProgram: secrets may be outputs of other resources.

@@ -7,6 +7,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/stacks/files"
@@ -20,18 +21,22 @@ func (d *Deployment) WriteFiles(ctx *pulumi.Context, root string) {
 		wanted     *spec.Files
 		contents   map[spec.File]pulumi.StringOutput
 		kubeconfig pulumi.StringOutput
+		p          *plan.Plan
 	)
 
 	if c := d.K3s; c != nil {
-		wanted, kubeconfig = c.Plan.Outputs.Files, c.Kubeconfig
+		p, wanted, kubeconfig = c.Plan, c.Plan.Outputs.Files, c.Kubeconfig
 		contents = map[spec.File]pulumi.StringOutput{"kubeconfig": c.Kubeconfig}
 	} else {
+		p = d.Cluster.Plan
 		wanted, contents, kubeconfig = talosFiles(d.Cluster)
 	}
 
 	if wanted == nil || ctx.DryRun() {
 		return
 	}
+
+	owner := filesOwner(ctx, p)
 
 	// None of them is of use before the cluster is.
 	all := []any{kubeconfig}
@@ -40,6 +45,10 @@ func (d *Deployment) WriteFiles(ctx *pulumi.Context, root string) {
 	}
 
 	d.Outputs[contract.OutputKubeconfig] = pulumi.ToSecret(pulumi.All(all...).ApplyT(func(texts []any) (string, error) {
+		if err := files.Claim(root, wanted.Dir, owner); err != nil {
+			return "", filesError(wanted.Dir, err)
+		}
+
 		var errs []error
 
 		for i, name := range wanted.Write {

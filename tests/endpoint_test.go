@@ -1,11 +1,15 @@
 package tests
 
 import (
+	"encoding/json"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/stacks/files"
 )
 
 // TestEndpointGate: a cluster is up only when its API answers where the stack says. Until then there is no kubeconfig
@@ -32,5 +36,40 @@ func TestEndpointGate(t *testing.T) {
 	assert.Len(t, calls(r, "/Bootstrap"), 1)
 	requireFiles(t, r, "kubeconfig")
 	requireNoChange(t, r.Stack)
+
+	t.Run("files of another stack", func(t *testing.T) {
+		dir := filepath.Join(r.Stack.Workspace().WorkDir(), "talos")
+		kubeconfig, marker := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, files.Marker)
+
+		var owner files.Owner
+
+		require.NoError(t, json.Unmarshal(readFile(t, marker), &owner))
+		assert.Equal(t, r.Stack.Name(), owner.Stack)
+		assert.Equal(t, "k3s-dev", owner.Cluster)
+
+		require.NoError(t, os.Remove(marker))
+
+		owner.Stack = "prod"
+		require.NoError(t, files.Claim(r.Stack.Workspace().WorkDir(), "talos", owner))
+		require.NoError(t, os.WriteFile(kubeconfig, []byte("of prod"), 0o600))
+
+		const refused = "/prod (given: ./talos); name another directory"
+
+		assert.Contains(t, failPreview(t, r.Stack), refused)
+		assert.Contains(t, failUp(t, r.Stack), "and holds files of cluster k3s-dev of stack ")
+		assert.Equal(t, "of prod", string(readFile(t, kubeconfig)))
+
+		set(t, r.Stack, "outputs.files.dir", "./dev")
+		up(t, r.Stack)
+		assert.FileExists(t, filepath.Join(filepath.Dir(dir), "dev", "kubeconfig"))
+		requireNoChange(t, r.Stack)
+
+		unset(t, r.Stack, "outputs.files.dir")
+		require.NoError(t, os.Remove(marker))
+		up(t, r.Stack)
+		requireFiles(t, r, "kubeconfig")
+		assert.NotEqual(t, "of prod", string(readFile(t, kubeconfig)))
+	})
+
 	destroy(t, r.Stack)
 }

@@ -25,6 +25,7 @@ import (
 
 	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/contract"
+	"talos-proxmox/stacks/files"
 	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -307,5 +308,5 @@ func requireFiles(t *testing.T, r *rehearsal.Rehearsal, want ...string) {
 	}
 
 	slices.Sort(found)
-	require.Equal(t, append([]string{".gitignore"}, want...), found)
+	require.Equal(t, append([]string{".gitignore", files.Marker}, want...), found)
 }

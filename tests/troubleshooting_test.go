@@ -51,6 +51,7 @@ var remedies = map[string]remedied{
 	`"a node keeps its name"`:             {by("TestFindTemplates"), by("TestExternalByHand", "TestChangedByHand"), "", ""},
 	`"leaves the ISO file in the drives"`: {by("TestExternalByHand"), by("TestExternalByHand"), "", ""},
 	"`cdrom.enabled` \"is deprecated\"":   {nil, nil, "the provider's", "no action is needed"},
+	`"and holds files of"`:                {by("TestEndpointGate"), by("TestEndpointGate"), "", ""},
 	`"is not a key of"`:                   {by("TestCompiledProgram", "TestRefused"), by("TestCompiledProgram"), "", ""},
 
 	// Node creation.

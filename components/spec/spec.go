@@ -124,7 +124,7 @@ type Outputs struct {
 
 // Files are written when the cluster is up, readable for their owner only.
 type Files struct {
-	// Directory, relative to the project. It must be ignored by git.
+	// Directory, relative to the project, for the files of this cluster only. It must be ignored by git.
 	Dir string `json:"dir,omitempty" jsonschema:"default=./talos"`
 	// Files to write.
 	Write []File `json:"write" jsonschema:"enum=talosconfig,enum=kubeconfig,enum=control-plane.yaml,enum=worker.yaml,enum=secrets.yaml"`

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -24,8 +25,8 @@ func OfCluster(cluster string, found spec.Problems) spec.Problems {
 	return found
 }
 
-// CheckDisjoint refuses what clusters of one program share and must not: names and, on the same Proxmox VE, VMIDs, MAC
-// addresses and addresses. Proxmox VE cannot show it: none of them may exist yet.
+// CheckDisjoint refuses what clusters of one program share and must not: names, directories of files and, on the same
+// Proxmox VE, VMIDs, MAC addresses and addresses. Nothing else can show it: none of them may exist yet.
 func CheckDisjoint(clusters []Planned) spec.Problems {
 	var problems spec.Problems
 
@@ -47,6 +48,10 @@ func CheckDisjoint(clusters []Planned) spec.Problems {
 		p := c.Plan
 		path := "cluster " + p.Cluster + ": "
 		claim(path+"cluster.name", "name", p.Cluster, p.Cluster)
+
+		if f := p.Outputs.Files; f != nil {
+			claim(path+"outputs.files.dir", c.Config.Dir+" directory ", filepath.Clean(f.Dir), p.Cluster)
+		}
 
 		for _, n := range p.Nodes() {
 			pool := path + "pools." + n.Pool

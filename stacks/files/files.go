@@ -14,19 +14,9 @@ import (
 // made with mode 0700, and what git makes of it is settled there: it ignores everything in it. A link in the place of
 // the file is replaced, not followed; one that leads out of the project on the way to it is an error.
 func Write(project, dir, name string, content []byte) (err error) {
-	root, err := os.OpenRoot(project)
+	place, err := open(project, dir)
 	if err != nil {
 		return err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-
-	if err := root.MkdirAll(filepath.Clean(dir), 0o700); err != nil {
-		return fmt.Errorf("making %s, which must be a directory inside the project: %w", dir, err)
-	}
-
-	place, err := root.OpenRoot(dir)
-	if err != nil {
-		return fmt.Errorf("opening %s, which must be a directory inside the project: %w", dir, err)
 	}
 	defer func() { err = errors.Join(err, place.Close()) }()
 
@@ -42,6 +32,26 @@ func Write(project, dir, name string, content []byte) (err error) {
 	}
 
 	return nil
+}
+
+// open makes a directory of a project where it is missing.
+func open(project, dir string) (place *os.Root, err error) {
+	root, err := os.OpenRoot(project)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+
+	if err := root.MkdirAll(filepath.Clean(dir), 0o700); err != nil {
+		return nil, fmt.Errorf("making %s, which must be a directory inside the project: %w", dir, err)
+	}
+
+	place, err = root.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening %s, which must be a directory inside the project: %w", dir, err)
+	}
+
+	return place, nil
 }
 
 func replace(place *os.Root, name string, content []byte) error {

@@ -1,0 +1,96 @@
+package files
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Marker is the file that says whose the files of a directory are. Stacks of one project share the default directory.
+const Marker = ".owner.json"
+
+// Owner is the cluster of a stack.
+type Owner struct {
+	Organization string `json:"organization"`
+	Project      string `json:"project"`
+	Stack        string `json:"stack"`
+	Cluster      string `json:"cluster"`
+}
+
+// String names the owner in messages.
+func (o Owner) String() string {
+	return fmt.Sprintf("cluster %s of stack %s/%s/%s", o.Cluster, o.Organization, o.Project, o.Stack)
+}
+
+// NotOwnedError is why a directory is not known to be an owner's.
+type NotOwnedError string
+
+// Error implements error.
+func (e NotOwnedError) Error() string { return string(e) }
+
+// Check refuses a directory of a project whose files are another owner's, or whose owner cannot be read. It writes
+// nothing. One that is missing, or has no marker, is no owner's yet.
+func Check(project, dir string, owner Owner) (err error) {
+	root, err := os.OpenRoot(project)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+
+	return check(root, filepath.Join(dir, Marker), owner)
+}
+
+func check(root *os.Root, marker string, owner Owner) error {
+	text, err := root.ReadFile(marker)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+
+	var found Owner
+	if err == nil {
+		err = json.Unmarshal(text, &found)
+	}
+
+	if err != nil {
+		return NotOwnedError(fmt.Sprintf("must be a directory of %s, and %s in it cannot be read: %s", owner, Marker, err))
+	}
+
+	if found != owner {
+		return NotOwnedError(fmt.Sprintf("must be a directory of %s, and holds files of %s", owner, found))
+	}
+
+	return nil
+}
+
+// Claim makes a directory of a project the owner's before a file is written, unless it is another's.
+func Claim(project, dir string, owner Owner) (err error) {
+	place, err := open(project, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, place.Close()) }()
+
+	// Of two that come at once, only one creates it.
+	f, err := place.OpenFile(Marker, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return check(place, Marker, owner)
+	} else if err != nil {
+		return err
+	}
+
+	text, err := json.MarshalIndent(owner, "", "  ")
+	if err == nil {
+		_, err = f.Write(append(text, '\n'))
+	}
+
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(fmt.Errorf("writing %s: %w", Marker, err), place.Remove(Marker))
+	}
+
+	return nil
+}

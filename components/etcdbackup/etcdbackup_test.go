@@ -378,13 +378,13 @@ func TestOtherClusters(t *testing.T) {
 	assert.False(t, owned)
 	assert.Equal(t, unknown, newest)
 
-	a.Protect = filepath.Join(dir, "link")
-	require.NoError(t, os.Symlink(first.Path, a.Protect))
+	a.Protect = []string{filepath.Join(dir, "link")}
+	require.NoError(t, os.Symlink(first.Path, a.Protect[0]))
 
 	second := take(a, 2*time.Hour)
 	assert.FileExists(t, first.Path, "it is protected")
 
-	a.Protect = filepath.Join(dir, "removed")
+	a.Protect = []string{filepath.Join(dir, "removed")}
 	third := take(a, 3*time.Hour)
 
 	for _, kept := range []Snapshot{unknown, b, third} {
@@ -398,7 +398,7 @@ func TestOtherClusters(t *testing.T) {
 	}
 
 	// Whether a file is the protected one cannot be known here.
-	a.Protect = filepath.Join(third.Path, "below a file")
+	a.Protect = []string{filepath.Join(third.Path, "below a file")}
 	a.Dir, a.Cluster = dir, "edge"
 	_, err = a.Take(now.Add(4*time.Hour), func(w io.Writer) error {
 		_, err := w.Write(content)

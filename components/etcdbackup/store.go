@@ -29,8 +29,8 @@ type Store struct {
 	ClusterCA string
 	// Keep is how many snapshots of the cluster stay when another is taken; 0: all of them.
 	Keep int
-	// Protect is a file that is never removed; empty: none.
-	Protect string
+	// Protect are files that are never removed.
+	Protect []string
 	// Recipients are those who can decrypt snapshots; nil: they are not encrypted.
 	Recipients []age.Recipient
 	// Warn is told of notes that cannot be read; nil: they are passed over in silence.
@@ -267,23 +267,25 @@ func (s Store) prune() error {
 	return nil
 }
 
-// protects says whether a path leads to the protected file, by whatever name.
+// protects says whether a path leads to a protected file, by whatever name.
 func (s Store) protects(path string) (bool, error) {
-	if s.Protect == "" {
-		return false, nil
-	}
-
-	protected, err := os.Stat(s.Protect)
-	if err != nil {
-		return false, ignoreMissing(err)
-	}
-
 	one, err := os.Stat(path)
 	if err != nil {
 		return false, ignoreMissing(err)
 	}
 
-	return os.SameFile(protected, one), nil
+	for _, name := range s.Protect {
+		protected, err := os.Stat(name)
+		if ignoreMissing(err) != nil {
+			return false, err
+		}
+
+		if err == nil && os.SameFile(protected, one) {
+			return true, nil
+		}
+	}
+
+	return false, nil
 }
 
 func ignoreMissing(err error) error {

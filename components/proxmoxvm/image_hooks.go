@@ -70,8 +70,8 @@ func previewed(err error) error {
 	return err
 }
 
-// CheckUnused is a hook that runs before an image is deleted, and in previews. It keeps an image that is in a drive of a
-// VM that is not this stack's: without the file, that VM would not start.
+// CheckUnused is a hook that runs before an image is deleted, and in previews. It keeps an image that is in a drive of
+// a VM that is not this stack's: without the file, that VM would not start.
 func (h ImageHooks) CheckUnused(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	err := h.checkUnused(hookutil.Deleting(ctx), hookutil.String(args.OldInputs, "nodeName"), downloaded(args.OldInputs))
 	if h.DryRun {

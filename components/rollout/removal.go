@@ -65,9 +65,9 @@ func SuggestForce(failed error) error {
 		"%w; if the node is broken, name it in lifecycle.forceRemove to remove it without this step", failed)
 }
 
-// CheckNode compares the machine that Kubernetes has a node on with those that the state has had for it, by SMBIOS UUID;
-// an empty one says nothing. A node that is ready on another machine belongs to a newer copy of the state. One that is
-// not ready may be left of a machine that was recreated and has not joined: that is vmidentity.ErrUnknown.
+// CheckNode compares the machine that Kubernetes has a node on with those that the state has had for it, by SMBIOS
+// UUID; an empty one says nothing. A node that is ready on another machine belongs to a newer copy of the state. One
+// that is not ready may be left of a machine that was recreated and has not joined: that is vmidentity.ErrUnknown.
 func CheckNode(ctx context.Context, kube *kubeapi.Client, name string, uuids ...string) error {
 	machine, err := kube.Machine(ctx, name)
 	if err != nil {

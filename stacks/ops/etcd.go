@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"talos-proxmox/components/atomicfile"
 	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/stacks/ops/state"
 )
@@ -75,19 +77,19 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 					"lifecycle.backup.recipients and leave out --talosconfig")
 			}
 
-			protect := ""
+			var protect []string
 			if keep > 0 {
-				if protect, err = o.recoverFrom(c.Context(), path); err != nil {
+				if protect, err = o.recoverFrom(); err != nil {
 					return err
 				}
 			}
 
-			config, err := o.talosconfig(c.Context(), path)
+			talosconfig, err := o.talosconfig(c.Context(), path)
 			if err != nil {
 				return err
 			}
 
-			administrator, there := config.Contexts[config.Context]
+			administrator, there := talosconfig.Contexts[talosconfig.Context]
 			if !there || len(administrator.Endpoints) == 0 {
 				return errors.New("the talosconfig has no context that is selected and names control planes: choose one with " +
 					"'talosctl config context'")
@@ -99,7 +101,7 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 			}
 
 			store := etcdbackup.Store{
-				Dir: filepath.Join(o.project, *dir), Cluster: config.Context, ClusterCA: ca, Keep: keep, Protect: protect,
+				Dir: filepath.Join(o.project, *dir), Cluster: talosconfig.Context, ClusterCA: ca, Keep: keep, Protect: protect,
 				Recipients: recipients,
 				Warn:       func(message string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", message) },
 			}
@@ -170,34 +172,38 @@ func credentialsOf(administrator *clientconfig.Context) talosapi.Credentials {
 	return talosapi.Credentials{CA: administrator.CA, Certificate: administrator.Crt, Key: administrator.Key}
 }
 
-// recoverFrom is the snapshot that the stack recovers from, which is never removed. A talosconfig does not say which
-// stack its cluster has, if any.
-func (o *options) recoverFrom(ctx context.Context, talosconfig string) (string, error) {
-	if talosconfig != "" && o.stack == "" {
-		if !exists(filepath.Join(o.project, "Pulumi.yaml")) {
-			return "", nil
+// recoverFrom are the snapshots that stacks of the project recover from, which are never removed. A talosconfig does
+// not say which stack its cluster has.
+func (o *options) recoverFrom() ([]string, error) {
+	stacks, err := filepath.Glob(filepath.Join(o.project, "Pulumi.*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+
+	var found []string
+
+	for _, stack := range stacks {
+		values, err := config.ReadValues(stack)
+
+		var cluster struct {
+			RecoverFrom string `json:"recoverFrom"`
 		}
 
-		return "", errors.New("--keep: with --talosconfig, it is unknown which snapshot cluster.recoverFrom names, and " +
-			"that one must stay: name the cluster's stack with --stack, too, or leave out --keep")
+		if text := values["cluster"]; err == nil && text != "" {
+			err = json.Unmarshal([]byte(text), &cluster)
+		}
+
+		if err != nil {
+			return nil, fmt.Errorf("--keep: the snapshot that cluster.recoverFrom names must stay, and that of %s is not "+
+				"known: %w. Correct it, or leave out --keep", filepath.Base(stack), err)
+		}
+
+		if cluster.RecoverFrom != "" {
+			found = append(found, filepath.Join(o.project, cluster.RecoverFrom))
+		}
 	}
 
-	stack, err := state.Open(ctx, o.project, o.stack)
-	if err != nil {
-		return "", err
-	}
-
-	config, err := stack.Config(ctx)
-	if err != nil {
-		return "", fmt.Errorf("--keep: could not determine which snapshot cluster.recoverFrom names, and that one must "+
-			"stay: %w\ncorrect it, or leave out --keep", err)
-	}
-
-	if config.Cluster.RecoverFrom == "" {
-		return "", nil
-	}
-
-	return filepath.Join(o.project, config.Cluster.RecoverFrom), nil
+	return found, nil
 }
 
 // talosconfig reads a file, or the stack's output.

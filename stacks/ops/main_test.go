@@ -23,11 +23,6 @@ func TestUnknownCommands(t *testing.T) {
 			"--to: only an encrypted snapshot leaves this machine, for it holds every secret of Kubernetes: name --recipient, " +
 				"or set lifecycle.backup.recipients and leave out --talosconfig",
 		},
-		{
-			[]string{"etcd", "snapshot", "--keep", "3", "--talosconfig", "no-such-file"},
-			"--keep: with --talosconfig, it is unknown which snapshot cluster.recoverFrom names, and that one must stay: name " +
-				"the cluster's stack with --stack, too, or leave out --keep",
-		},
 		{[]string{"plam", "dev"}, "unknown command \"plam\" for \"ops\"\n\nDid you mean this?\n\tplan\n"},
 		{[]string{"plan", "dev", "atlas"}, "accepts 1 arg(s), received 2"},
 		{[]string{"plan", "dev", "--format", "png"}, `--format is text or svg, not "png"`},
@@ -107,4 +102,24 @@ func TestEnvironment(t *testing.T) {
 	assert.Equal(t, []string{
 		"PULUMI_PARALLEL=64", "PULUMI_PARALLEL_DIFF=true", "HOME=/root", "PULUMI_PARALLEL=4", "TALOS_PROXMOX_DESTROY=1",
 	}, environment([]string{"destroy"}, stated))
+}
+
+// TestRecoverFrom: the snapshots that any stack of the project recovers from stay.
+func TestRecoverFrom(t *testing.T) {
+	o := &options{project: t.TempDir()}
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(o.project, name), []byte(text), 0o600))
+	}
+
+	write("Pulumi.yaml", "name: talos-proxmox\n")
+	write("Pulumi.a.yaml", "config:\n  talos-proxmox:cluster: { name: a, recoverFrom: etcd-backups/a.db }\n")
+	write("Pulumi.b.yaml", "config:\n  talos-proxmox:cluster: { name: b }\n")
+
+	found, err := o.recoverFrom()
+	require.NoError(t, err)
+	assert.Equal(t, []string{filepath.Join(o.project, "etcd-backups/a.db")}, found)
+
+	write("Pulumi.c.yaml", "config: [")
+	_, err = o.recoverFrom()
+	require.ErrorContains(t, err, "--keep: the snapshot that cluster.recoverFrom names must stay, and that of Pulumi.c.yaml")
 }

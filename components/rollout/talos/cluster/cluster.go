@@ -78,7 +78,7 @@ func snapshotsOf(o Options) *etcdbackup.Store {
 		Dir: filepath.Join(o.Dir, o.Plan.Backup.Dir), Cluster: o.Plan.Cluster, Keep: o.Plan.Backup.Keep, Warn: warn,
 	}
 	if o.Plan.RecoverFrom != "" {
-		store.Protect = filepath.Join(o.Dir, o.Plan.RecoverFrom)
+		store.Protect = []string{filepath.Join(o.Dir, o.Plan.RecoverFrom)}
 	}
 
 	return store

@@ -242,7 +242,8 @@ func requireProtected(t *testing.T, r *rehearsal.Rehearsal) {
 	_, err := r.Stack.PreviewDestroy(t.Context(), optdestroy.RunProgram(true), optdestroy.ProgressStreams(destroyed),
 		optdestroy.ErrorProgressStreams(destroyed))
 	require.Error(t, err)
-	assert.Contains(t, destroyed.String(), "set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'")
+	assert.Contains(t, destroyed.String(), "set lifecycle.teardown to true and run 'pulumi up', "+
+		"then 'TALOS_PROXMOX_DESTROY=1 pulumi destroy --run-program'")
 
 	_, err = r.Stack.Up(t.Context(), optup.ProgressStreams(replaced), optup.ErrorProgressStreams(replaced),
 		optup.Replace([]string{urnOf(t, r, "enterprise-control-1-vm")}))

@@ -202,7 +202,8 @@ func TestK3sIsKept(t *testing.T) {
 			require.Error(t, err)
 			assert.Regexp(t, "edge-(server|agent)-1 is in the configuration, so its machine is not removed; to "+
 				"recreate it, name it in lifecycle.replace; "+
-				"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'",
+				"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', "+
+				"then 'TALOS_PROXMOX_DESTROY=1 pulumi destroy --run-program'",
 				out.String())
 			assert.Equal(t, before, r.Lab.World().Snapshot())
 

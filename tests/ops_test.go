@@ -311,7 +311,8 @@ $`, succeed("list"))
 	printed, err = ops("run", "destroy", "--yes", "--run-program")
 	require.Error(t, err)
 	assert.Contains(t, printed,
-		"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'")
+		"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', "+
+			"then 'TALOS_PROXMOX_DESTROY=1 pulumi destroy --run-program'")
 	assert.Equal(t, deployed, r.Lab.World().Snapshot())
 
 	// A reader that goes away ends nothing.

@@ -197,7 +197,8 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 		require.Error(t, err)
 		assert.Contains(t, out.String(), "home-worker-1 is in the configuration, so its machine is not removed; to "+
 			"recreate it, name it in lifecycle.replace; "+
-			"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'")
+			"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', "+
+			"then 'TALOS_PROXMOX_DESTROY=1 pulumi destroy --run-program'")
 		assert.Equal(t, before, r.Lab.World().Snapshot())
 		requireVoters(t, r, 3)
 
@@ -304,7 +305,8 @@ func TestTheLastControlPlane(t *testing.T) {
 
 	const refused = "k3s-dev-control-1 is not removed: the last control plane cannot be removed: etcd would be " +
 		"lost with it; " +
-		"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', then 'pulumi destroy'"
+		"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', " +
+		"then 'TALOS_PROXMOX_DESTROY=1 pulumi destroy --run-program'"
 
 	assert.Contains(t, failPreview(t, r.Stack), refused)
 	assert.Contains(t, failUp(t, r.Stack), refused)

@@ -50,7 +50,7 @@ func WaitRemovable(
 
 // ToDestroy are the two steps that take a whole cluster away.
 const ToDestroy = "to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', " +
-	"then 'pulumi destroy'"
+	"then 'TALOS_PROXMOX_DESTROY=1 pulumi destroy --run-program'"
 
 // RefuseRemoval is why the machine of a node that stays is not taken away: the cluster is being destroyed, or something
 // else wants a new VM.

@@ -15,7 +15,8 @@ import (
 const growth = 8
 
 // dhcp sets up what gives the nodes their addresses: reservations for those that have them configured, as an operator
-// makes them, and leases for those whose address is not known before. Where addresses are static, there is no DHCP at all.
+// makes them, and leases for those whose address is not known before. Where addresses are static, there is no DHCP at
+// all.
 // Silent nodes get nothing.
 func dhcp(c *lab.Config, p *plan.Plan, original config.Config, silent []string, toLab func(netip.Addr) netip.Addr) {
 	c.Reservations = map[string]netip.Addr{}

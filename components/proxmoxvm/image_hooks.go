@@ -1,6 +1,7 @@
 package proxmoxvm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,11 +115,14 @@ func (h ImageHooks) checkUnused(ctx context.Context, host, volume string) error 
 				"drive: %w", volume, v.ID, v.Name, v.Host, err)
 		}
 
+		// The cluster learns the name of a new VM late.
+		name := cmp.Or(config.Settings["name"], v.Name)
+
 		for _, drive := range slices.Sorted(maps.Keys(config.CDROMs)) {
 			if config.CDROMs[drive] == volume {
 				return fmt.Errorf("image %s is to be deleted, and is in drive %s of VM %d (%s) on host %s, which is not "+
 					"in this stack: that VM would not start without it. Run 'qm set %d --%s none,media=cdrom' on that "+
-					"host, then run 'pulumi up' again", volume, drive, v.ID, v.Name, v.Host, v.ID, drive)
+					"host, then run 'pulumi up' again", volume, drive, v.ID, name, v.Host, v.ID, drive)
 			}
 		}
 	}

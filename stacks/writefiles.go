@@ -17,29 +17,17 @@ import (
 // project's directory. A preview writes none. Nothing ever removes them but the operator. The output kubeconfig fails
 // with what could not be written: call it before Export.
 func (d *Deployment) WriteFiles(ctx *pulumi.Context, root string) {
-	var (
-		wanted     *spec.Files
-		contents   map[spec.File]pulumi.StringOutput
-		kubeconfig pulumi.StringOutput
-		p          *plan.Plan
-	)
+	p := d.plan()
 
-	if c := d.K3s; c != nil {
-		p, wanted, kubeconfig = c.Plan, c.Plan.Outputs.Files, c.Kubeconfig
-		contents = map[spec.File]pulumi.StringOutput{"kubeconfig": c.Kubeconfig}
-	} else {
-		p = d.Cluster.Plan
-		wanted, contents, kubeconfig = talosFiles(d.Cluster)
-	}
-
+	wanted := p.Outputs.Files
 	if wanted == nil || ctx.DryRun() {
 		return
 	}
 
-	owner := filesOwner(ctx, p)
+	owner, contents := filesOwner(ctx, p), d.fileContents()
 
 	// None of them is of use before the cluster is.
-	all := []any{kubeconfig}
+	all := []any{contents["kubeconfig"]}
 	for _, name := range wanted.Write {
 		all = append(all, contents[name])
 	}
@@ -61,17 +49,26 @@ func (d *Deployment) WriteFiles(ctx *pulumi.Context, root string) {
 	}))
 }
 
-// talosFiles are the files that a cluster of Talos can leave.
-func talosFiles(c *components.TalosCluster) (wanted *spec.Files, contents map[spec.File]pulumi.StringOutput,
-	kubeconfig pulumi.StringOutput,
-) {
-	if wanted = c.Plan.Outputs.Files; wanted == nil {
-		return nil, nil, kubeconfig
+// plan is that of the cluster.
+func (d *Deployment) plan() *plan.Plan {
+	if d.K3s != nil {
+		return d.K3s.Plan
 	}
 
-	return wanted, map[spec.File]pulumi.StringOutput{
+	return d.Cluster.Plan
+}
+
+// fileContents are the files that the cluster can leave.
+func (d *Deployment) fileContents() map[spec.File]pulumi.StringOutput {
+	if d.K3s != nil {
+		return map[spec.File]pulumi.StringOutput{"kubeconfig": d.K3s.Kubeconfig}
+	}
+
+	c := d.Cluster
+
+	return map[spec.File]pulumi.StringOutput{
 		"kubeconfig": c.Kubeconfig, "talosconfig": c.Talosconfig,
 		"control-plane.yaml": c.ControlPlaneConfiguration, "worker.yaml": c.WorkerConfiguration,
 		"secrets.yaml": components.SecretsBundle(c.MachineSecrets),
-	}, c.Kubeconfig
+	}
 }

@@ -668,6 +668,15 @@ func TestKubernetesUpgrade(t *testing.T) {
 	since = time.Now()
 	table := impactTable(t, r)
 
+	// A control plane that is busy misses some questions once its images are there.
+	busy := journal.Fault{
+		Face: journal.Talos, Subject: "roll-control-1", Call: regexp.MustCompile(`/Version$`), Kind: journal.Refuse, Times: 2,
+	}
+	r.Lab.Journal().Plant(journal.Fault{
+		Face: journal.Talos, Subject: "roll-control-1", Call: regexp.MustCompile(`/ImagePull$`), Kind: journal.Interfere,
+		Before: func(journal.Entry) { r.Lab.Journal().Plant(busy) },
+	})
+
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 

@@ -69,6 +69,8 @@ func (b *Binary) start(dir, name string, args ...string) (*Process, error) {
 
 	p.cmd = exec.Command(b.path, append([]string{name}, args...)...)
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = log, log, dir
+	// A lab has a dozen of them on a few cores: a thread each works, and none looks for work in vain.
+	p.cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 
 	if p.life, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -149,7 +151,7 @@ func (p *Process) await(ctx context.Context, ask func() error) error {
 			return p.Exited()
 		case <-ctx.Done():
 			return fmt.Errorf("%s: %w: %s", p.name, errors.Join(ctx.Err(), err), p.Tail())
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

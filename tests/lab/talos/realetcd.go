@@ -51,7 +51,8 @@ type realMember struct {
 const (
 	etcdCallTimeout  = 20 * time.Second
 	etcdProbeTimeout = 3 * time.Second
-	etcdProbe        = 250 * time.Millisecond
+	etcdProbe        = time.Second
+	etcdRetry        = 250 * time.Millisecond
 	etcdStartTimeout = time.Minute
 )
 
@@ -312,7 +313,7 @@ func (c *realEtcd) compact() error {
 
 // insist calls until etcd agrees: it may be electing a leader.
 func (c *realEtcd) insist(method string, in, out any) error {
-	for deadline := time.Now().Add(etcdCallTimeout); ; time.Sleep(etcdProbe) {
+	for deadline := time.Now().Add(etcdCallTimeout); ; time.Sleep(etcdRetry) {
 		if err := c.call(method, in, out); err == nil || time.Now().After(deadline) {
 			return err
 		}

@@ -57,7 +57,7 @@ func (n *node) startAPIServer(ctx context.Context, c *realkube.Cluster) *realkub
 		},
 	}
 
-	for {
+	for delay := retry; ; delay = min(2*delay, restartMax) {
 		s, err := c.Serve(ctx, m)
 		if err == nil {
 			return s
@@ -65,11 +65,15 @@ func (n *node) startAPIServer(ctx context.Context, c *realkube.Cluster) *realkub
 
 		n.sys.log("kube-apiserver: %v", err)
 
-		if !pause(ctx, retry) {
+		if !pause(ctx, delay) {
 			return nil
 		}
 	}
 }
+
+// restartMax is the longest time until an API server that ends is started again. A kubelet begins with ten seconds, and
+// waits up to five minutes.
+const restartMax = 2 * time.Second
 
 // The files that Talos renders for an API server (Talos: controllers/k8s/render_config_static_pods.go).
 const (

@@ -41,6 +41,22 @@ func (r *Changes) evaluateAnswering(ctx context.Context, c nodeChange) (evaluati
 	return found, nil
 }
 
+// askAnswering asks a node what it runs as soon as it answers: a control plane that starts a component again may be too
+// busy for one question.
+func (r *Changes) askAnswering(ctx context.Context, t talosapi.Target, c talosapi.Credentials) (talosapi.System, error) {
+	var now talosapi.System
+
+	err := wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) (err error) {
+		if now, err = talosapi.Ask(ctx, t, c); err != nil {
+			return wait.For("%s at %s to answer (%v)", t.Name, t.Address, err)
+		}
+
+		return nil
+	})
+
+	return now, err
+}
+
 // evaluate asks the node what it runs, and what it thinks of the configuration.
 func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
 	transition := impact.Change{Apply: r.Plan.Apply}
@@ -110,7 +126,7 @@ func (r *Changes) needsReboot(ctx context.Context, c nodeChange, version string,
 
 // needsRebootNow asks a node that may have been upgraded meanwhile.
 func (r *Changes) needsRebootNow(ctx context.Context, c nodeChange) (bool, error) {
-	now, err := talosapi.Ask(ctx, c.Target, c.credentials)
+	now, err := r.askAnswering(ctx, c.Target, c.credentials)
 	if err != nil {
 		return false, err
 	}

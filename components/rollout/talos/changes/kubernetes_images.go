@@ -71,9 +71,9 @@ func withRunningKubernetes(c nodeChange, running talosconfig.Provider) (taloscon
 func (r *Changes) patchRunning(
 	ctx context.Context, c nodeChange, t talosapi.Target, patch string, isDone func(talosconfig.Provider) bool,
 ) (bool, error) {
-	now, err := talosapi.Ask(ctx, t, c.credentials)
+	now, err := r.askAnswering(ctx, t, c.credentials)
 	if err != nil {
-		return false, fmt.Errorf("%s does not answer: %w", t.Name, err)
+		return false, err
 	}
 
 	if isDone(now.Configuration) {

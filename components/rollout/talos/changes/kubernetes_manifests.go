@@ -2,7 +2,6 @@ package changes
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
@@ -75,9 +74,9 @@ func (r *Changes) keepsInventory(
 	ctx context.Context, controlPlanes []talosapi.Target, c talosapi.Credentials,
 ) (bool, error) {
 	for _, t := range controlPlanes {
-		now, err := talosapi.Ask(ctx, t, c)
+		now, err := r.askAnswering(ctx, t, c)
 		if err != nil {
-			return false, fmt.Errorf("%s does not answer: %w", t.Name, err)
+			return false, err
 		}
 
 		version, err := talosconfig.ParseContractFromVersion(now.Talos)

@@ -15,7 +15,7 @@ func (r *Changes) reboot(ctx context.Context, c nodeChange) error {
 		return err
 	}
 
-	before, err := talosapi.Ask(ctx, c.Target, c.credentials)
+	before, err := r.askAnswering(ctx, c.Target, c.credentials)
 	if err != nil {
 		return err
 	}

@@ -232,3 +232,30 @@ func (f madeElsewhere) deploy(t *testing.T, r *rehearsal.Rehearsal) string {
 
 	return path
 }
+
+// TestLeftDisk: no VM is created with a VMID whose disks are there without a VM, for it would take them along when it is
+// deleted.
+func TestLeftDisk(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, "dev")
+	n := r.Plan.Nodes()[0]
+
+	disk, err := r.Lab.World().AddDisk(n.Host, n.Disks[0].Datastore, n.VMID, 1<<30)
+	require.NoError(t, err)
+
+	said := failPreview(t, r.Stack)
+	assert.Contains(t, said, strconv.Itoa(n.VMID)+" has no VM, but disks on host "+n.Host+" ("+disk+
+		"): their owner is unknown, and they would be deleted together with this node's VM")
+	assert.Contains(t, said, "'pvesm free "+disk+"' there")
+	assert.Contains(t, failUp(t, r.Stack), disk)
+	assert.NotContains(t, r.Lab.World().Snapshot().VMs, n.VMID)
+
+	_, err = r.Lab.World().DeleteVolume(world.Caller{ID: "root@pam"}, n.Host, n.Disks[0].Datastore, disk)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err := r.Stack.Preview(t.Context())
+
+		return err == nil
+	}, wait, time.Second)
+}

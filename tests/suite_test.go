@@ -32,7 +32,7 @@ import (
 
 // Bounds of the tests' own waits, and a latency that is longer than the engine needs for its own work.
 const (
-	wait = time.Minute
+	wait = 3 * time.Minute
 	slow = 3 * time.Second
 )
 
@@ -40,8 +40,8 @@ const (
 const root = ".."
 
 // TestMain has processes collect their garbage rarely, unless GOGC says otherwise: the CLI, the program and the plugins
-// live for seconds, and a fifth of their work was that. It runs two tests for each core, unless -parallel says otherwise:
-// much of a test is waiting.
+// live for seconds, and a fifth of their work was that. It runs three tests for each two cores, unless -parallel says
+// otherwise: a part of a test is waiting, and nodes that get no time miss questions.
 func TestMain(m *testing.M) {
 	const percent = 800
 
@@ -68,7 +68,7 @@ func TestMain(m *testing.M) {
 	flag.Visit(func(f *flag.Flag) { stated = stated || f.Name == "test.parallel" })
 
 	if !stated {
-		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		if err := flag.Set("test.parallel", strconv.Itoa((3*runtime.GOMAXPROCS(0)+1)/2)); err != nil {
 			panic(err)
 		}
 	}

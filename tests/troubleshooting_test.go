@@ -33,6 +33,7 @@ var remedies = map[string]remedied{
 	`"is not on host"`:                                       {by("TestRefused"), by("TestRefused"), "", ""},
 	`"not a template: it was never finalised"`:               {by("TestRefused"), by("TestRefused"), "", ""},
 	`"is taken by"`:                                          {by("TestRefused", "TestForeignVM"), by("TestRefused"), "", ""},
+	`"has no VM, but disks on host"`:                         {by("TestLeftDisk"), by("TestLeftDisk"), "", ""},
 	`"does not answer, though the cluster sees it"`:          {by("TestHostDown"), by("TestHostDown"), "", ""},
 	`"is to be changed, and its host … does not answer"`:     {by("TestHostDown"), by("TestHostDown"), "", ""},
 	`"its owner is unknown"`:                                 {by("TestHostDown"), by("TestHostDown"), "", ""},

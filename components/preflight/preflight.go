@@ -78,7 +78,7 @@ func (c *checker) run(ctx context.Context) error {
 		c.checkImages, c.checkExtensions, c.hosts.CheckGPUs, c.hosts.CheckSharedStorage, c.checkSnippets,
 		c.checkUserData, c.hosts.CheckSSHUser, c.hosts.CheckHostKeys, c.hosts.CheckFirewall, c.vms.CheckHA,
 		c.vms.CheckISODrives, c.vms.CheckTags, c.vms.CheckRoles, c.vms.CheckRemovals, c.checkAddressConflicts,
-		c.vms.CheckReportedAddresses,
+		c.vms.CheckReportedAddresses, c.vms.CheckLeftDisks,
 	} {
 		switch err := check(ctx); {
 		case errors.Is(err, proxmoxapi.ErrRefused):

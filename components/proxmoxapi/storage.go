@@ -61,6 +61,23 @@ func (c *Client) content(ctx context.Context, host, datastore, kind string) (map
 	return files, nil
 }
 
+// DiskImage is a disk on a datastore.
+type DiskImage struct {
+	// Volume is what Proxmox VE calls it: "local-lvm:vm-401-disk-0".
+	Volume string `json:"volid"`
+	// VMID is the one in its name, whether or not there is such a VM.
+	VMID int `json:"vmid"`
+}
+
+// DiskImages returns the disks on a datastore of a host, as far as the credentials may see them.
+func (c *Client) DiskImages(ctx context.Context, host, datastore string) ([]DiskImage, error) {
+	var images []DiskImage
+
+	err := c.get(ctx, fmt.Sprintf("/nodes/%s/storage/%s/content?content=images", host, datastore), &images)
+
+	return images, err
+}
+
 // URLSize asks a host what a URL offers: the size in bytes, 0 when the server does not say. It is an error when the
 // host cannot get it.
 func (c *Client) URLSize(ctx context.Context, host, address string) (int64, error) {

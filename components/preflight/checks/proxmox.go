@@ -24,6 +24,7 @@ type Proxmox interface {
 	SharedStores(ctx context.Context) (map[string]bool, error)
 	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
 	Snippets(ctx context.Context, host, datastore string) (map[string]int64, error)
+	DiskImages(ctx context.Context, host, datastore string) ([]proxmoxapi.DiskImage, error)
 	Hosts(ctx context.Context) ([]proxmoxapi.Host, error)
 	Stores(ctx context.Context, host string) (map[string]proxmoxapi.Store, error)
 	Bridges(ctx context.Context, host string) ([]proxmoxapi.Bridge, error)

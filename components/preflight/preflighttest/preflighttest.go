@@ -52,6 +52,11 @@ func (Healthy) Stores(context.Context, string) (map[string]proxmoxapi.Store, err
 // Snippets are none.
 func (Healthy) Snippets(context.Context, string, string) (map[string]int64, error) { return nil, nil }
 
+// DiskImages are none.
+func (Healthy) DiskImages(context.Context, string, string) ([]proxmoxapi.DiskImage, error) {
+	return nil, nil
+}
+
 // Bridges are the default one.
 func (Healthy) Bridges(context.Context, string) ([]proxmoxapi.Bridge, error) {
 	return []proxmoxapi.Bridge{{Name: "vmbr0"}}, nil

@@ -26,7 +26,7 @@ import (
 
 // publishInterval is how often the resources are compared with what they describe, besides whenever something says that
 // it changed: what happens on other nodes does not.
-const publishInterval = 250 * time.Millisecond
+const publishInterval = 500 * time.Millisecond
 
 func (n *node) publishForever(ctx context.Context) {
 	for {

@@ -252,6 +252,25 @@ func (w *World) AddFile(host, storage, kind, name string, size int64, content ma
 	return err
 }
 
+// AddDisk puts a disk with the number of a VM on a storage, as "pvesm alloc" does, and returns its id. Whether there is
+// such a VM is not asked.
+func (w *World) AddDisk(host, storage string, vmid int, size int64) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	s, err := w.storage(host, storage)
+	if err != nil {
+		return "", err
+	}
+
+	v, err := w.image(host, s, vmid, "", machine.NewDisk("", "", size, nil))
+	if err != nil {
+		return "", err
+	}
+
+	return v.id, nil
+}
+
 // AddSnippet puts a text file on a storage, for cloud-init.
 func (w *World) AddSnippet(host, storage, name, text string) error {
 	w.mu.Lock()

@@ -38,14 +38,16 @@ func (d *disksOf) DiskImages(_ context.Context, host, datastore string) ([]proxm
 		d.shared.Add(1)
 
 		return []proxmoxapi.DiskImage{
-			{Volume: "ceph:vm-403-disk-0", VMID: 403}, {Volume: "ceph:vm-9999-pvc-1", VMID: 9999},
+			{Volume: "ceph:vm-403-disk-0", VMID: 403},
+			{Volume: "ceph:vm-9999-pvc-1", VMID: 9999},
 			{Volume: "ceph:vm-401-disk-0", VMID: 401},
 		}, nil
 	case host == "b":
 		return nil, errors.New("got timeout")
 	default: // of host a, where 403 is not to be
 		return []proxmoxapi.DiskImage{
-			{Volume: "local-lvm:vm-402-disk-1", VMID: 402}, {Volume: "local-lvm:vm-402-disk-0", VMID: 402},
+			{Volume: "local-lvm:vm-402-disk-1", VMID: 402},
+			{Volume: "local-lvm:vm-402-disk-0", VMID: 402},
 			{Volume: "local-lvm:vm-403-disk-0", VMID: 403},
 		}, nil
 	}
@@ -58,11 +60,13 @@ func TestLeftDisks(t *testing.T) {
 
 	proxmox := &disksOf{}
 	nodes := []plan.Node{
-		{Name: "there", Pool: "a", VMID: 401, Host: "a"}, {Name: "local", Pool: "a", VMID: 402, Host: "a"},
+		{Name: "there", Pool: "a", VMID: 401, Host: "a"},
+		{Name: "local", Pool: "a", VMID: 402, Host: "a"},
 		{Name: "shared", Pool: "b", VMID: 403, Host: "b"},
 	}
 	c := New(checks.New(&plan.Plan{Pools: []plan.PlannedPool{
-		{Name: "a", Nodes: nodes[:2]}, {Name: "b", Nodes: nodes[2:]},
+		{Name: "a", Nodes: nodes[:2]},
+		{Name: "b", Nodes: nodes[2:]},
 	}}, proxmox))
 	c.Absent[402], c.Absent[403] = true, true
 

@@ -43,7 +43,9 @@ func (r *Changes) evaluateAnswering(ctx context.Context, c nodeChange) (evaluati
 
 // askAnswering asks a node what it runs as soon as it answers: a control plane that starts a component again may be too
 // busy for one question.
-func (r *Changes) askAnswering(ctx context.Context, t talosapi.Target, c talosapi.Credentials) (talosapi.System, error) {
+func (r *Changes) askAnswering(
+	ctx context.Context, t talosapi.Target, c talosapi.Credentials,
+) (talosapi.System, error) {
 	var now talosapi.System
 
 	err := wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) (err error) {

@@ -218,6 +218,10 @@ func (oneTemplate) Hosts(context.Context) ([]proxmoxapi.Host, error) {
 	return []proxmoxapi.Host{{Name: "pve", Online: true, CPUs: 64, MemoryMiB: 1 << 20}}, nil
 }
 
+func (oneTemplate) DiskImages(context.Context, string, string) ([]proxmoxapi.DiskImage, error) {
+	return nil, nil
+}
+
 func (oneTemplate) Stores(context.Context, string) (map[string]proxmoxapi.Store, error) {
 	return map[string]proxmoxapi.Store{"local-lvm": {Content: []string{"images"}, Active: true, Free: 1 << 40}}, nil
 }

@@ -300,6 +300,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*k3sNodeArgs, err
 		Node: n, Origin: k3sOrigin(pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
 		AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(),
 		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: b.hooks.of(b.hooks.checkVMIDFree),
+		Private:   p.SSH != nil && p.SSH.Username == "root",
 		fileHooks: b.hooks.ofFiles(),
 		After:     b.before(n), Incomplete: b.report.Incomplete(n), Absent: b.report.AbsentVMIDs()[n.VMID],
 		State: state, identities: b.hooks.scope.Identities, companions: b.hooks.ofCompanions(b.report),

@@ -38,6 +38,8 @@ type k3sNodeArgs struct {
 	UserData pulumi.StringInput
 	// Snippets is the datastore that holds the user data.
 	Snippets string
+	// Private has only root read the user data on the host. It takes a login as root: the file is root's.
+	Private bool
 	// AgentTimeout bounds how long the guest agent is waited for when the VM is read; empty: the provider's 15 minutes.
 	AgentTimeout string
 	// Discovery finds an address that is not set; nil: nothing does.
@@ -164,15 +166,20 @@ func newUserData(ctx *pulumi.Context, name string, args *k3sNodeArgs,
 	opts ...pulumi.ResourceOption,
 ) (pulumi.StringInput, error) {
 	// Other user data would be another instance to cloud-init, which would set a running node up again when it is
-	// restarted. Another host would mean another file.
-	ignored := []string{"nodeName"}
+	// restarted. Another host would mean another file, and so would another mode.
+	ignored := []string{"nodeName", "fileMode"}
 	if !args.recreated() {
 		ignored = append(ignored, "sourceRaw")
 	}
 
+	var mode pulumi.StringPtrInput
+	if args.Private {
+		mode = pulumi.String("0600")
+	}
+
 	file, err := storage.NewFile(ctx, name, &storage.FileArgs{
 		NodeName: pulumi.String(args.Node.Host), DatastoreId: pulumi.String(args.Snippets),
-		ContentType: pulumi.String("snippets"),
+		ContentType: pulumi.String("snippets"), FileMode: mode,
 		SourceRaw: storage.FileSourceRawArgs{
 			Data: pulumi.ToSecret(args.UserData).(pulumi.StringOutput), FileName: pulumi.String(args.Node.Name + ".yaml"),
 		},

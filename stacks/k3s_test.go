@@ -104,7 +104,7 @@ func TestK3sWiring(t *testing.T) {
 		want[node+"-joined"] = line(stash, node, "", before, []string{"edge-node-joined"})
 
 		assert.Equal(t, []string{vm}, resources[node+"-joined"].replace)
-		assert.Equal(t, []string{"nodeName"}, resources[node+"-user-data"].ignored,
+		assert.Equal(t, []string{"nodeName", "fileMode"}, resources[node+"-user-data"].ignored,
 			"a VM that is not there is told what holds now")
 	}
 

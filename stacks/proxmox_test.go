@@ -48,6 +48,10 @@ func (fakeProxmox) Snippets(context.Context, string, string) (map[string]int64, 
 	return nil, nil
 }
 
+func (fakeProxmox) DiskImages(context.Context, string, string) ([]proxmoxapi.DiskImage, error) {
+	return nil, nil
+}
+
 func (fakeProxmox) Stores(context.Context, string) (map[string]proxmoxapi.Store, error) {
 	stores := map[string]proxmoxapi.Store{}
 	for _, name := range []string{"local", "local-lvm", "local-zfs", "ceph"} {

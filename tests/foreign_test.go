@@ -247,9 +247,9 @@ func TestLeftDisk(t *testing.T) {
 	said := failPreview(t, r.Stack)
 	assert.Contains(t, said, strconv.Itoa(n.VMID)+" has no VM, but disks on host "+n.Host+" ("+disk+
 		"): their owner is unknown, and they would be deleted together with this node's VM")
-	assert.Contains(t, said, "'pvesm free "+disk+"' there")
+	assert.Contains(t, said, "run 'pvesm free "+disk+"' on host "+n.Host)
 	assert.Contains(t, failUp(t, r.Stack), disk)
-	assert.NotContains(t, r.Lab.World().Snapshot().VMs, n.VMID)
+	assert.NotContains(t, vmids(r), n.Name)
 
 	_, err = r.Lab.World().DeleteVolume(world.Caller{ID: "root@pam"}, n.Host, n.Disks[0].Datastore, disk)
 	require.NoError(t, err)

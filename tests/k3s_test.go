@@ -3,6 +3,7 @@ package tests
 import (
 	"crypto/sha256"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -61,6 +62,11 @@ func TestK3s(t *testing.T) {
 	result := upResult(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	assert.Len(t, calls(r, "/ubuntu/pool/qemu-guest-agent"), 2, "both have got the guest agent later")
+
+	for _, n := range r.Plan.Nodes() {
+		assert.Equal(t, fs.FileMode(0o600), r.Lab.World().Mode(n.Host, "/var/lib/vz/snippets/"+n.Name+".yaml"),
+			"user data have secrets")
+	}
 
 	cluster := contractOf(t, result)
 	assert.Equal(t, "k3s", cluster.Kind)

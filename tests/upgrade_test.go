@@ -680,6 +680,15 @@ func TestKubernetesUpgrade(t *testing.T) {
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
+	missed := 0
+
+	for _, e := range r.Lab.Journal().Entries() {
+		if e.Fault == string(journal.Refuse) {
+			missed++
+		}
+	}
+
+	assert.Equal(t, busy.Times, missed)
 	assert.Equal(t, effects(table), happened(r, since))
 	assert.Empty(t, r.Talos.Violations(since))
 	assert.Empty(t, r.Talos.Outages(since))

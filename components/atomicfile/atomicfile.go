@@ -55,8 +55,11 @@ func SecretDir(pattern string) (string, error) {
 const prefix = ".talos-proxmox-unfinished-"
 
 // abandoned is the age from which a file may have been left. Containers with one name do not see each other's
-// processes.
-const abandoned = time.Hour
+// processes. Whether a writer of another machine has died is not known: no file takes it as long as foreign.
+const (
+	abandoned = time.Hour
+	foreign   = 24 * time.Hour
+)
 
 // ours begins the names of those that this machine writes. The number of the writer's process follows.
 func ours() string {
@@ -65,20 +68,27 @@ func ours() string {
 	return prefix + host + "."
 }
 
-// sweep removes the files of this machine's writers that have died. One that cannot be removed harms no other.
+// sweep removes the files of writers that have died. One that cannot be removed harms no other.
 func sweep(dir, ours string) {
 	entries, _ := os.ReadDir(dir)
 
 	for _, e := range entries {
-		name, found := strings.CutPrefix(e.Name(), ours)
-		number, _, _ := strings.Cut(name, ".")
-		pid, err := strconv.Atoi(number)
+		age := foreign
 
-		if !found || err != nil || !e.Type().IsRegular() || !dead(pid) {
+		if name, found := strings.CutPrefix(e.Name(), ours); found {
+			number, _, _ := strings.Cut(name, ".")
+			if pid, err := strconv.Atoi(number); err != nil || !dead(pid) {
+				continue
+			}
+
+			age = abandoned
+		}
+
+		if !strings.HasPrefix(e.Name(), prefix) || !e.Type().IsRegular() {
 			continue
 		}
 
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > abandoned {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > age {
 			_ = os.Remove(filepath.Join(dir, e.Name()))
 		}
 	}

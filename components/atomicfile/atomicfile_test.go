@@ -87,6 +87,11 @@ func TestKilled(t *testing.T) {
 
 	stay = append(stay, recent)
 
+	// Of another machine it is not known whether its writer has died; a day is enough.
+	old := filepath.Join(dir, prefix+"gone.lan.1.1")
+	require.NoError(t, os.WriteFile(old, nil, 0o600))
+	require.NoError(t, os.Chtimes(old, time.Now().Add(-2*foreign), time.Now().Add(-2*foreign)))
+
 	require.NoError(t, Write(dir, Text([]byte("text")), func(unfinished string) error {
 		return os.Rename(unfinished, filepath.Join(dir, "file"))
 	}))

@@ -85,7 +85,7 @@ const longest = 160
 // hidden are what a setting is called that may hold a secret of the operator's, which Talos does not know to be one.
 var hidden = regexp.MustCompile(
 	`(?i)(secret|token|key|password|passphrase|auth|credential|cert|environment|env|content|configfiles|header|args|` +
-		`manifest)`)
+		`command|manifest)`)
 
 // shown are settings that are called so and hold none.
 var shown = regexp.MustCompile(

@@ -421,13 +421,19 @@ func (metal) InContainer() bool     { return false }
 // listed is how Talos' errors begin a list.
 var listed = regexp.MustCompile(`\d+ errors? occurred: \* `)
 
-// faults are the errors of a list of Talos', which comes over several lines.
+// quotedValue is where errors of Talos and of YAML quote a value, which may be secret.
+var quotedValue = regexp.MustCompile(
+	"(cannot unmarshal !!\\w+|wrong key|unknown anchor) (?:`[^`]*`|\"[^\"]*\"|'[^']*')")
+
+// faults are the errors of a list of Talos', which comes over several lines. They quote no values.
 func faults(err error) []string {
 	if err == nil {
 		return nil
 	}
 
-	return strings.Split(listed.ReplaceAllString(strings.Join(strings.Fields(err.Error()), " "), ""), " * ")
+	text := quotedValue.ReplaceAllString(strings.Join(strings.Fields(err.Error()), " "), "$1")
+
+	return strings.Split(listed.ReplaceAllString(text, ""), " * ")
 }
 
 // oneLine folds Talos' errors.

@@ -1,6 +1,7 @@
 package machineconfig
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -417,5 +418,18 @@ func TestCheckOfAnEmptyPool(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestQuotedValues: what Talos and YAML quote of a patch may be a secret.
+func TestQuotedValues(t *testing.T) {
+	t.Parallel()
+
+	for said, want := range map[string]string{
+		"yaml: cannot unmarshal !!str `hunter2` into int": "yaml: cannot unmarshal !!str into int",
+		`wrong key "c2VjcmV0" length: 31`:                 "wrong key length: 31",
+		"unknown anchor 'Secret1' referenced":             "unknown anchor referenced",
+	} {
+		assert.Equal(t, []string{want}, faults(errors.New(said)))
 	}
 }

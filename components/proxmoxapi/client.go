@@ -106,12 +106,28 @@ func New(a Access) (*Client, error) {
 		login = proxmox.WithCredentials(&proxmox.Credentials{Username: a.Username, Password: a.Password})
 	}
 
+	api := &http.Client{Transport: c.transport, CheckRedirect: sameServer}
 	c.login = func() *proxmox.Client {
-		return proxmox.NewClient(c.endpoint+"/api2/json", login, proxmox.WithHTTPClient(&http.Client{Transport: c.transport}))
+		return proxmox.NewClient(c.endpoint+"/api2/json", login, proxmox.WithHTTPClient(api))
 	}
 	c.session = c.login()
 
 	return c, nil
+}
+
+// sameServer follows redirections of a server to itself only: net/http sends headers and bodies along, and they hold
+// the credentials.
+func sameServer(r *http.Request, via []*http.Request) error {
+	const most = 10 // as net/http
+
+	switch first := via[0].URL; {
+	case r.URL.Scheme != first.Scheme || r.URL.Host != first.Host:
+		return fmt.Errorf("redirects to %s://%s, which is not sent the credentials", r.URL.Scheme, r.URL.Host)
+	case len(via) >= most:
+		return fmt.Errorf("redirects more than %d times", most)
+	default:
+		return nil
+	}
 }
 
 // get asks for something.

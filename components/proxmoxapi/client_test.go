@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 )
 
@@ -79,5 +80,40 @@ func TestVersion(t *testing.T) {
 				t.Errorf("got %v, %v", got, err)
 			}
 		})
+	}
+}
+
+// TestRedirection: the credentials go to the server that they are for, and to no other that it names.
+func TestRedirection(t *testing.T) {
+	asked := 0
+	other := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		_, _ = w.Write([]byte(`{"data":{"version":"8.4.1"}}`))
+	}))
+	t.Cleanup(other.Close)
+
+	to := other.URL
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/moved" {
+			_, _ = w.Write([]byte(`{"data":{"version":"8.4.1"}}`))
+		} else {
+			http.Redirect(w, r, to+"/moved", http.StatusTemporaryRedirect)
+		}
+	}))
+	t.Cleanup(server.Close)
+
+	c, err := New(Access{Endpoint: server.URL, Insecure: true, TokenID: "a@pve!b", TokenSecret: "c", Once: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := c.Version(t.Context()); err == nil || asked > 0 ||
+		!strings.Contains(err.Error(), "redirects to "+other.URL+", which is not sent the credentials") {
+		t.Errorf("%v, asked %d times", err, asked)
+	}
+
+	to = ""
+	if v, err := c.Version(t.Context()); err != nil || v.Major != 8 {
+		t.Errorf("got %v, %v", v, err)
 	}
 }

@@ -130,17 +130,21 @@ func read(name string, text []byte) (*values, error) {
 	return v, nil
 }
 
-// said writes what HCL found, without the values: they may be secret.
+// diagnosticsError writes what HCL found, without the values, which may be secret: details of JSON quote them.
 func diagnosticsError(problems hcl.Diagnostics) error {
 	var lines []string
 
 	for _, p := range problems {
-		where := ""
+		line := p.Summary
 		if p.Subject != nil {
-			where = fmt.Sprintf("%s:%d: ", p.Subject.Filename, p.Subject.Start.Line)
+			line = fmt.Sprintf("%s:%d: %s", p.Subject.Filename, p.Subject.Start.Line, line)
 		}
 
-		lines = append(lines, where+p.Summary+": "+p.Detail)
+		if p.Summary != "Invalid JSON keyword" {
+			line += ": " + p.Detail
+		}
+
+		lines = append(lines, line)
 	}
 
 	return fmt.Errorf("the variables cannot be read:\n%s", strings.Join(lines, "\n"))

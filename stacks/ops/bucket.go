@@ -36,6 +36,10 @@ func parseBucket(text string) (*bucket, error) {
 	}
 
 	u, err := url.Parse(text)
+	if err == nil {
+		text = u.Redacted()
+	}
+
 	if err != nil || u.Scheme != "s3" || u.Host == "" || u.User != nil {
 		return nil, wrong("is not the URL of a bucket")
 	}

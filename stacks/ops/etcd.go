@@ -354,7 +354,12 @@ func (o *options) identities(ctx context.Context, path string) ([]age.Identity, 
 		}
 		defer f.Close() // read only
 
-		return age.ParseIdentities(f)
+		found, err := age.ParseIdentities(f)
+		if err != nil { // it may quote the file
+			return nil, fmt.Errorf("%s has no private keys of age, one a line (AGE-SECRET-KEY-1...)", path)
+		}
+
+		return found, nil
 	}
 
 	stack, err := state.Open(ctx, o.project, o.stack)

@@ -13,9 +13,11 @@ type Checker struct {
 	unstatedUnits map[int][]string
 	// offered are free VMIDs that a problem has named.
 	offered map[int]bool
+	// withDisks are the VMIDs that disks have, as far as they were read.
+	withDisks map[int]bool
 }
 
 // New returns the Checker that adds to what others have found.
 func New(shared *checks.Checker) *Checker {
-	return &Checker{Checker: shared, unstatedUnits: map[int][]string{}, offered: map[int]bool{}}
+	return &Checker{Checker: shared, unstatedUnits: map[int][]string{}, offered: map[int]bool{}, withDisks: map[int]bool{}}
 }

@@ -32,40 +32,70 @@ func (c *Checker) CheckLeftDisks(ctx context.Context) error {
 	hosts := map[string]bool{}
 
 	for _, n := range c.Plan.Nodes() {
-		if c.Absent[n.VMID] && c.Unreachable[n.Host] == nil {
+		if c.Absent[n.VMID] && c.Unreachable[n.Host] == nil && !c.Plan.Teardown {
 			absent[n.VMID], hosts[n.Host] = n, true
 		}
 	}
 
 	found, err := c.leftDisks(ctx, slices.Sorted(maps.Keys(hosts)), absent)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+
+	held, err := c.Proxmox.Permissions(ctx)
 	if err != nil {
 		return err
 	}
 
-	of := map[int][]leftDisk{}
-	for _, d := range found {
-		of[d.node.VMID] = append(of[d.node.VMID], d)
-	}
+	for len(found) > 0 {
+		first := found[0]
+		others := slices.IndexFunc(found, func(d leftDisk) bool { return d.compare(first) != 0 })
 
-	for _, vmid := range slices.Sorted(maps.Keys(of)) {
-		var volumes []string
-		for _, d := range of[vmid] {
-			volumes = append(volumes, d.volume)
+		if others < 0 {
+			others = len(found)
 		}
 
-		first := of[vmid][0]
-
-		c.Problems.Add("pools."+first.node.Pool+".vmids", fmt.Sprintf("%d has no VM, but disks on host %s (%s): their owner "+
-			"is unknown, and they would be deleted together with this node's VM", vmid, first.host,
-			checks.UpTo(volumes, 3)), first.node.Name,
-			fmt.Sprintf("choose another range (the next free VMID is %d), or inspect the disks, and remove them if nothing "+
-				"needs them ('pvesm free %s' there)", c.freeVMID(vmid, first.node.Pool), strings.Join(volumes, " ")))
+		c.Problems = append(c.Problems, c.leftDisksProblem(found[:others], held.SeesAllVMs()))
+		found = found[others:]
 	}
 
 	return nil
 }
 
-// leftDisks are the disks with the VMIDs of nodes, in the order of their names. A shared datastore is read on one host.
+// compare orders disks by the node that they are in the way of, and the host that has them.
+func (d leftDisk) compare(other leftDisk) int {
+	return cmp.Or(cmp.Compare(d.node.VMID, other.node.VMID), cmp.Compare(d.host, other.host))
+}
+
+// leftDisksProblem names the disks that are in the way of one node on one host. Who does not see all VMs is not told to
+// remove them.
+func (c *Checker) leftDisksProblem(disks []leftDisk, seesAllVMs bool) spec.Problem {
+	var volumes []string
+	for _, d := range disks {
+		volumes = append(volumes, d.volume)
+	}
+
+	n, host := disks[0].node, disks[0].host
+	rule := fmt.Sprintf("%d has no VM, but disks on host %s", n.VMID, host)
+	other := fmt.Sprintf("choose another range (the next free VMID is %d)", c.freeVMID(n.VMID, n.Pool))
+	remedy := fmt.Sprintf("inspect the disks, and remove them if nothing needs them (run 'pvesm free %s' on host "+
+		"%s); or %s", strings.Join(volumes, " && pvesm free "), host, other)
+
+	if !seesAllVMs {
+		rule = fmt.Sprintf("%d has no VM that the credentials see, but disks on host %s", n.VMID, host)
+		remedy = other
+	}
+
+	return spec.Problem{
+		Path: "pools." + n.Pool + ".vmids", Value: n.Name,
+		Rule: fmt.Sprintf("%s (%s): their owner is unknown, and they would be deleted together with this node's VM", rule,
+			checks.UpTo(volumes, 3)),
+		Remedy: remedy,
+	}
+}
+
+// leftDisks are the disks with the VMIDs of nodes, those of a node and a host together. A shared datastore is read on
+// one host.
 func (c *Checker) leftDisks(ctx context.Context, hosts []string, of map[int]plan.Node) ([]leftDisk, error) {
 	var (
 		mu    sync.Mutex
@@ -109,6 +139,8 @@ func (c *Checker) leftDisks(ctx context.Context, hosts []string, of map[int]plan
 				}
 
 				for _, image := range images {
+					c.withDisks[image.VMID] = true
+
 					if n, absent := of[image.VMID]; absent && (store.Shared || n.Host == host) {
 						found = append(found, leftDisk{volume: image.Volume, host: host, node: n})
 					}
@@ -121,7 +153,7 @@ func (c *Checker) leftDisks(ctx context.Context, hosts []string, of map[int]plan
 
 	err := group.Wait()
 
-	slices.SortFunc(found, func(a, b leftDisk) int { return cmp.Compare(a.volume, b.volume) })
+	slices.SortFunc(found, func(a, b leftDisk) int { return cmp.Or(a.compare(b), cmp.Compare(a.volume, b.volume)) })
 
 	return found, err
 }

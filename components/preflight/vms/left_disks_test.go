@@ -41,6 +41,7 @@ func (d *disksOf) DiskImages(_ context.Context, host, datastore string) ([]proxm
 			{Volume: "ceph:vm-403-disk-0", VMID: 403},
 			{Volume: "ceph:vm-9999-pvc-1", VMID: 9999},
 			{Volume: "ceph:vm-401-disk-0", VMID: 401},
+			{Volume: "ceph:vm-405-disk-0", VMID: 405},
 		}, nil
 	case host == "b":
 		return nil, errors.New("got timeout")
@@ -76,15 +77,15 @@ func TestLeftDisks(t *testing.T) {
 			Path: "pools.a.vmids", Value: "local",
 			Rule: "402 has no VM, but disks on host a (local-lvm:vm-402-disk-0, local-lvm:vm-402-disk-1): their owner is " +
 				"unknown, and they would be deleted together with this node's VM",
-			Remedy: "choose another range (the next free VMID is 404), or inspect the disks, and remove them if nothing needs " +
-				"them ('pvesm free local-lvm:vm-402-disk-0 local-lvm:vm-402-disk-1' there)",
+			Remedy: "inspect the disks, and remove them if nothing needs them (run 'pvesm free local-lvm:vm-402-disk-0 && " +
+				"pvesm free local-lvm:vm-402-disk-1' on host a); or choose another range (the next free VMID is 404)",
 		},
 		{
 			Path: "pools.b.vmids", Value: "shared",
 			Rule: "403 has no VM, but disks on host a (ceph:vm-403-disk-0): their owner is unknown, and they would be deleted " +
 				"together with this node's VM",
-			Remedy: "choose another range (the next free VMID is 405), or inspect the disks, and remove them if nothing needs " +
-				"them ('pvesm free ceph:vm-403-disk-0' there)",
+			Remedy: "inspect the disks, and remove them if nothing needs them (run 'pvesm free ceph:vm-403-disk-0' on host a); " +
+				"or choose another range (the next free VMID is 406)",
 		},
 	}, c.Problems)
 	assert.Equal(t, spec.Problems{{
@@ -93,4 +94,29 @@ func TestLeftDisks(t *testing.T) {
 		Remedy: "run 'pvesm list local-lvm' there: a disk with such a VMID is deleted together with the VM of the node",
 	}}, c.Warnings)
 	assert.EqualValues(t, 1, proxmox.shared.Load())
+}
+
+// hiddenVMs does not show all VMs to the credentials.
+type hiddenVMs struct{ *disksOf }
+
+func (hiddenVMs) Permissions(context.Context) (proxmoxapi.Permissions, error) { return nil, nil }
+
+// TestLeftDisksOfHiddenVMs: disks without a VM may be those of a VM that the credentials do not see.
+func TestLeftDisksOfHiddenVMs(t *testing.T) {
+	t.Parallel()
+
+	n := plan.Node{Name: "local", Pool: "a", VMID: 402, Host: "a"}
+	p := &plan.Plan{Pools: []plan.PlannedPool{{Name: "a", Nodes: []plan.Node{n}}}}
+	c := New(checks.New(p, hiddenVMs{&disksOf{}}))
+	c.Absent[402] = true
+
+	require.NoError(t, c.CheckLeftDisks(t.Context()))
+	require.Len(t, c.Problems, 1)
+	assert.Contains(t, c.Problems[0].Rule, "402 has no VM that the credentials see, but disks on host a ")
+	assert.Equal(t, "choose another range (the next free VMID is 404)", c.Problems[0].Remedy)
+
+	c = New(checks.New(&plan.Plan{Teardown: true, Pools: p.Pools}, nil))
+	c.Absent[402] = true
+
+	require.NoError(t, c.CheckLeftDisks(t.Context()), "nothing is created")
 }

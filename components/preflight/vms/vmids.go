@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -70,10 +71,10 @@ func (c *Checker) vmidConflict(v proxmoxapi.VM, n plan.Node) *spec.Problem {
 	}
 }
 
-// freeVMID is the next VMID after another that no machine has, no node is to have and no other pool may. Each is
-// offered once.
+// freeVMID is the next VMID after another that no machine and no disk has, no node is to have and no other pool may.
+// Each is offered once.
 func (c *Checker) freeVMID(after int, pool string) int {
-	taken := map[int]bool{}
+	taken := maps.Clone(c.withDisks)
 	for _, v := range c.VMs {
 		taken[v.ID] = true
 	}

@@ -98,18 +98,21 @@ func Write(ctx context.Context, stack *state.Pulumi, o Options) (Files, error) {
 		}
 	}
 
-	if err := errors.Join(report(o.Out, all), err); err != nil {
-		return Files{}, err
-	}
-
 	written := Files{Import: filepath.Join(o.Dir, stack.Name()+".import.json"), Secrets: cluster.written}
 
-	text, err := w.encode()
-	if err != nil {
-		return Files{}, err
+	err = errors.Join(report(o.Out, all), err)
+	if err == nil {
+		var text []byte
+		if text, err = w.encode(); err == nil {
+			err = private(written.Import, text)
+		}
 	}
 
-	return written, private(written.Import, text)
+	if err != nil {
+		return Files{}, errors.Join(err, cluster.discard())
+	}
+
+	return written, nil
 }
 
 // report prints what became of each resource.

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -61,8 +63,11 @@ func (c *cluster) given(ctx context.Context) (string, error) {
 		err = bundle.Validate(talosconfig.TalosVersionCurrent)
 	}
 
-	if err != nil {
-		return "", fmt.Errorf("%s is not a secrets bundle: %w", c.options.Secrets, err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return "", err
+	case err != nil: // it may quote the file
+		return "", fmt.Errorf("%s is not a secrets bundle of Talos, as 'talosctl gen secrets' writes it", c.options.Secrets)
 	}
 
 	credentials, err := talosapi.Administrator(bundle)
@@ -123,6 +128,15 @@ func (c *cluster) read(ctx context.Context) (string, error) {
 	c.written = filepath.Join(dir, "secrets.yaml")
 
 	return c.written, private(c.written, text)
+}
+
+// discard removes the secrets that were written, which nothing will read.
+func (c *cluster) discard() error {
+	if c.written == "" {
+		return nil
+	}
+
+	return os.RemoveAll(filepath.Dir(c.written))
 }
 
 // compare holds that the secrets in the state are the cluster's. They are not when an update was run on a state that

@@ -213,7 +213,7 @@ func (s *Server) session(c ssh.Channel, requests <-chan *ssh.Request, user strin
 			return
 		case r.Type == "subsystem" && ssh.Unmarshal(r.Payload, &command) == nil && command.Text == "sftp":
 			_ = r.Reply(true, nil)
-			s.sftp(c)
+			s.sftp(c, user == "root")
 
 			return
 		default:

@@ -51,17 +51,20 @@ func (p *process) tee() int {
 	return 0
 }
 
-// sftp shows the files that have been written, and changes none.
-func (s *Server) sftp(c ssh.Channel) {
-	face := &readOnly{s}
+// sftp shows the files that have been written, and changes only who may read them: all of them are root's.
+func (s *Server) sftp(c ssh.Channel, root bool) {
+	face := &readOnly{s, root}
 
 	server := sftp.NewRequestServer(c, sftp.Handlers{FileGet: face, FilePut: face, FileCmd: face, FileList: face})
 	_ = server.Serve()
 	_ = server.Close()
 }
 
-// readOnly is a file system that can be read.
-type readOnly struct{ server *Server }
+// readOnly is a file system that can be read. Root may change the modes of files.
+type readOnly struct {
+	server *Server
+	root   bool
+}
 
 // Fileread implements sftp.FileReader.
 func (f *readOnly) Fileread(r *sftp.Request) (io.ReaderAt, error) {
@@ -77,7 +80,16 @@ func (f *readOnly) Fileread(r *sftp.Request) (io.ReaderAt, error) {
 func (f *readOnly) Filewrite(r *sftp.Request) (io.WriterAt, error) { return nil, f.refuse(r) }
 
 // Filecmd implements sftp.FileCmder.
-func (f *readOnly) Filecmd(r *sftp.Request) error { return f.refuse(r) }
+func (f *readOnly) Filecmd(r *sftp.Request) error {
+	switch {
+	case r.Method != "Setstat" || r.AttrFlags() != (sftp.FileAttrFlags{Permissions: true}):
+		return f.refuse(r)
+	case !f.root:
+		return os.ErrPermission
+	default:
+		return f.server.world.ChangeMode(f.server.host, r.Filepath, r.Attributes().FileMode())
+	}
+}
 
 // Filelist implements sftp.FileLister.
 func (f *readOnly) Filelist(r *sftp.Request) (sftp.ListerAt, error) {
@@ -90,7 +102,7 @@ func (f *readOnly) Filelist(r *sftp.Request) (sftp.ListerAt, error) {
 		return nil, os.ErrNotExist
 	}
 
-	return one{info{r.Filepath, int64(len(text))}}, nil
+	return one{info{r.Filepath, int64(len(text)), f.server.world.Mode(f.server.host, r.Filepath)}}, nil
 }
 
 func (f *readOnly) refuse(r *sftp.Request) error {
@@ -117,11 +129,12 @@ func (o one) ListAt(into []os.FileInfo, offset int64) (int, error) {
 type info struct {
 	name string
 	size int64
+	mode os.FileMode
 }
 
 func (i info) Name() string       { return i.name[strings.LastIndex(i.name, "/")+1:] }
 func (i info) Size() int64        { return i.size }
-func (i info) Mode() os.FileMode  { return 0o644 }
+func (i info) Mode() os.FileMode  { return i.mode }
 func (i info) ModTime() time.Time { return time.Time{} }
 func (i info) IsDir() bool        { return false }
 func (i info) Sys() any           { return nil }

@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -31,6 +32,7 @@ type volume struct {
 	size    int64
 	content machine.Content
 	text    string
+	mode    fs.FileMode // of a snippet
 	sums    map[string]string
 	created time.Time
 	// span is what imposed time the volume was made by: what uses it comes after it.
@@ -281,7 +283,7 @@ func (w *World) AddSnippet(host, storage, name, text string) error {
 		return err
 	}
 
-	v.text = text
+	v.text, v.mode = text, 0o644
 
 	return nil
 }
@@ -305,6 +307,33 @@ func (w *World) WriteFile(host, path, text string) error {
 	}
 
 	return failf("%s: No such file or directory", path)
+}
+
+// ChangeMode is what root does with chmod to such a file.
+func (w *World) ChangeMode(host, path string, mode fs.FileMode) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	v := w.file(host, path)
+	if v == nil || v.kind != "snippets" {
+		return fs.ErrNotExist
+	}
+
+	v.mode = mode.Perm()
+
+	return nil
+}
+
+// Mode says who may read such a file; 0: there is none.
+func (w *World) Mode(host, path string) fs.FileMode {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if v := w.file(host, path); v != nil {
+		return v.mode
+	}
+
+	return 0
 }
 
 // ReadFile is the content of such a file; false when there is none.

@@ -50,13 +50,17 @@ func (r *Changes) askAnswering(
 
 	err := wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) (err error) {
 		if now, err = talosapi.Ask(ctx, t, c); err != nil {
-			return wait.For("%s at %s to answer (%v)", t.Name, t.Address, err)
+			return notAnswering(t, err)
 		}
 
 		return nil
 	})
 
 	return now, err
+}
+
+func notAnswering(t talosapi.Target, err error) error {
+	return wait.For("%s at %s to answer (%v)", t.Name, t.Address, err)
 }
 
 // evaluate asks the node what it runs, and what it thinks of the configuration.

@@ -2,6 +2,7 @@ package changes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
@@ -9,6 +10,7 @@ import (
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/wait"
 )
 
 // staticPod is a part of the control plane that runs as a static pod.
@@ -67,32 +69,49 @@ func withRunningKubernetes(c nodeChange, running talosconfig.Provider) (taloscon
 	return keeping, nil
 }
 
-// patchRunning changes the configuration that a node runs with, unless it is so already.
+// patchRunning changes the configuration that a node runs with, unless it is so already. It asks and applies until the
+// node answers: to apply what it has taken already changes nothing.
 func (r *Changes) patchRunning(
 	ctx context.Context, c nodeChange, t talosapi.Target, patch string, isDone func(talosconfig.Provider) bool,
-) (bool, error) {
-	now, err := r.askAnswering(ctx, t, c.credentials)
-	if err != nil {
-		return false, err
-	}
+) (changed bool, err error) {
+	err = wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) error {
+		now, err := talosapi.Ask(ctx, t, c.credentials)
+		if err != nil {
+			return notAnswering(t, err)
+		}
 
-	if isDone(now.Configuration) {
-		return false, nil
-	}
+		if isDone(now.Configuration) {
+			return nil
+		}
 
-	text, err := now.Configuration.Bytes()
+		patched, err := patchedBytes(now.Configuration, patch)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.Name, err)
+		}
+
+		changed = true
+
+		if err = talosapi.ApplyLive(ctx, t, c.credentials, patched); err == nil ||
+			errors.As(err, new(talosapi.RejectedError)) {
+			return err
+		}
+
+		return wait.For("%v", err)
+	})
+
+	return changed, err
+}
+
+func patchedBytes(configuration talosconfig.Provider, patch string) ([]byte, error) {
+	text, err := configuration.Bytes()
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 
 	patched, err := machineconfig.Applied(string(text), []string{patch})
 	if err != nil {
-		return false, fmt.Errorf("%s: %w", t.Name, err)
+		return nil, err
 	}
 
-	if text, err = patched.Bytes(); err != nil {
-		return false, err
-	}
-
-	return true, talosapi.ApplyLive(ctx, t, c.credentials, text)
+	return patched.Bytes()
 }

@@ -28,11 +28,15 @@ type leftDisk struct {
 // or of a storage driver that names its volumes so. The VM would not use it, and its deletion would delete it: the
 // provider deletes VMs with destroy-unreferenced-disks.
 func (c *Checker) CheckLeftDisks(ctx context.Context) error {
+	if c.Plan.Teardown {
+		return nil // nothing is created
+	}
+
 	absent := map[int]plan.Node{}
 	hosts := map[string]bool{}
 
 	for _, n := range c.Plan.Nodes() {
-		if c.Absent[n.VMID] && c.Unreachable[n.Host] == nil && !c.Plan.Teardown {
+		if c.Absent[n.VMID] && c.Unreachable[n.Host] == nil {
 			absent[n.VMID], hosts[n.Host] = n, true
 		}
 	}

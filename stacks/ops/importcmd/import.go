@@ -102,10 +102,7 @@ func Write(ctx context.Context, stack *state.Pulumi, o Options) (Files, error) {
 
 	err = errors.Join(report(o.Out, all), err)
 	if err == nil {
-		var text []byte
-		if text, err = w.encode(); err == nil {
-			err = private(written.Import, text)
-		}
+		err = w.write(written.Import)
 	}
 
 	if err != nil {

@@ -108,6 +108,16 @@ func (w *wanted) encode() ([]byte, error) {
 	return text, errors.Join(err, err2)
 }
 
+// write writes it to a file that only its owner can read.
+func (w *wanted) write(path string) error {
+	text, err := w.encode()
+	if err != nil {
+		return err
+	}
+
+	return private(path, text)
+}
+
 // unknown stands for a value that a preview cannot know, hidden for one that it does not show.
 const (
 	unknown = plugin.UnknownStringValue

@@ -91,12 +91,12 @@ func (r *Changes) patchRunning(
 
 		changed = true
 
-		if err = talosapi.ApplyLive(ctx, t, c.credentials, patched); err == nil ||
-			errors.As(err, new(talosapi.RejectedError)) {
+		switch err := talosapi.ApplyLive(ctx, t, c.credentials, patched); {
+		case err == nil, errors.As(err, new(talosapi.RejectedError)):
 			return err
+		default:
+			return wait.For("%v", err)
 		}
-
-		return wait.For("%v", err)
 	})
 
 	return changed, err

@@ -249,8 +249,8 @@ func TestRecoverRefused(t *testing.T) {
 	require.NoError(t, os.WriteFile(broken, []byte("cluster: {}\n"), 0o600))
 
 	for want, o := range map[string]importcmd.Options{
-		"the cluster's secrets are lost with the state: give either --talosconfig": {},
-		"broken is not a secrets bundle: ":                                         {Secrets: broken},
+		"the cluster's secrets are lost with the state: give either --talosconfig":     {},
+		"broken is not a secrets bundle of Talos, as 'talosctl gen secrets' writes it": {Secrets: broken},
 		"cannot be compared with what the cluster runs with: k3s-dev-control-1 ({control}) does not return its " +
 			"configuration": {Secrets: other},
 		"no such file": {Secrets: filepath.Join(t.TempDir(), "none")},

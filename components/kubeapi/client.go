@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientretry "k8s.io/client-go/util/retry"
 
 	"talos-proxmox/components/wait"
 )
@@ -92,6 +93,8 @@ func Of(api kubernetes.Interface) *Client { return &Client{api: api} }
 // Node is a node as Kubernetes sees it.
 type Node struct {
 	Name string
+	// Machine is the SMBIOS UUID of its machine, as its kubelet has reported it.
+	Machine string
 	// Ready is its kubelet's word, or that of the control plane when the kubelet is silent.
 	Ready bool
 	// Cordoned says that no pod is put on it.
@@ -106,6 +109,9 @@ type Node struct {
 	Boot string
 	// Reported is when the kubelet said last whether the node is ready, by its own clock, to the second.
 	Reported time.Time
+
+	uid     types.UID
+	version string
 }
 
 // Nodes are all nodes, by name.
@@ -147,7 +153,8 @@ func nodeOf(n *corev1.Node) Node {
 	}
 
 	return Node{
-		Name: n.Name, Ready: reported.Status == corev1.ConditionTrue, Reported: reported.LastHeartbeatTime.Time,
+		Name: n.Name, Machine: n.Status.NodeInfo.SystemUUID, uid: n.UID, version: n.ResourceVersion,
+		Ready: reported.Status == corev1.ConditionTrue, Reported: reported.LastHeartbeatTime.Time,
 		Cordoned: n.Spec.Unschedulable, Ours: n.Annotations[cordonedBy] != "",
 		Labelled: labelled(n), Kubelet: n.Status.NodeInfo.KubeletVersion, Boot: n.Status.NodeInfo.BootID,
 	}
@@ -222,12 +229,27 @@ func (c *Client) setCordon(ctx context.Context, name string, cordoned bool) erro
 	return err
 }
 
-// DeleteNode makes Kubernetes forget a node. One that is not there is no error.
-func (c *Client) DeleteNode(ctx context.Context, name string) error {
-	err := c.api.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
+// DeleteNode makes Kubernetes forget a node that check allows to be deleted. One that has changed since it was checked,
+// because another machine has joined by its name or only because its kubelet has reported, is checked again. One that is
+// not there is no error.
+func (c *Client) DeleteNode(ctx context.Context, name string, check func(Node) error) error {
+	return clientretry.RetryOnConflict(clientretry.DefaultBackoff, func() error {
+		n, there, err := c.Node(ctx, name)
+		if err != nil || !there {
+			return err
+		}
 
-	return err
+		if err := check(n); err != nil {
+			return err
+		}
+
+		err = c.api.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &n.uid, ResourceVersion: &n.version},
+		})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+
+		return err
+	})
 }

@@ -94,10 +94,40 @@ func TestCordon(t *testing.T) {
 }
 
 func TestDeleteNode(t *testing.T) {
-	c := &Client{api: fake.NewClientset(node("a", corev1.ConditionTrue))}
+	api := fake.NewClientset(node("a", corev1.ConditionTrue))
+	c := &Client{api: api}
+	fine := func(Node) error { return nil }
 
-	require.NoError(t, c.DeleteNode(t.Context(), "a"))
-	require.NoError(t, c.DeleteNode(t.Context(), "a"), "gone is gone")
+	require.EqualError(t, c.DeleteNode(t.Context(), "a", func(n Node) error {
+		return errors.New(n.Name + " is another's")
+	}), "a is another's")
+
+	// Another machine joins by the name between the check and the deletion.
+	asked := 0
+
+	api.PrependReactor("delete", "nodes", func(action core.Action) (bool, runtime.Object, error) {
+		assert.NotNil(t, action.(core.DeleteActionImpl).DeleteOptions.Preconditions.UID)
+		assert.NotNil(t, action.(core.DeleteActionImpl).DeleteOptions.Preconditions.ResourceVersion)
+
+		if asked++; asked == 1 {
+			return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), "a", errors.New("it has changed"))
+		}
+
+		return false, nil, nil
+	})
+
+	checks := 0
+
+	require.EqualError(t, c.DeleteNode(t.Context(), "a", func(Node) error {
+		if checks++; checks == 2 {
+			return errors.New("it is another's by now")
+		}
+
+		return nil
+	}), "it is another's by now")
+
+	require.NoError(t, c.DeleteNode(t.Context(), "a", fine))
+	require.NoError(t, c.DeleteNode(t.Context(), "a", fine), "gone is gone")
 
 	all, err := c.Nodes(t.Context())
 	require.NoError(t, err)

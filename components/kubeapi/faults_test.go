@@ -66,8 +66,10 @@ func TestFaults(t *testing.T) {
 			require.NoError(t, err)
 
 			for what, do := range map[string]func() error{
-				"a look-up":  func() error { _, err := k.Nodes(t.Context()); return err },
-				"a deletion": func() error { return k.DeleteNode(t.Context(), "a") },
+				"a look-up": func() error { _, err := k.Nodes(t.Context()); return err },
+				"a deletion": func() error {
+					return k.DeleteNode(t.Context(), "a", func(Node) error { return nil })
+				},
 			} {
 				asked.Store(0)
 

@@ -69,20 +69,6 @@ func (c *Client) Servers(ctx context.Context) (map[string]Server, error) {
 	return found, nil
 }
 
-// Machine is the SMBIOS UUID of a node's machine; empty where there is no such node.
-func (c *Client) Machine(ctx context.Context, name string) (string, error) {
-	n, err := c.api.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return "", nil
-	}
-
-	if err != nil {
-		return "", err
-	}
-
-	return n.Status.NodeInfo.SystemUUID, nil
-}
-
 // MarkLeaving notes on a node that its VM is shut down to remove it.
 func (c *Client) MarkLeaving(ctx context.Context, name string) error {
 	return c.annotate(ctx, name, leaving)

@@ -68,16 +68,11 @@ func SuggestForce(failed error) error {
 // CheckNode compares the machine that Kubernetes has a node on with those that the state has had for it, by SMBIOS
 // UUID; an empty one says nothing. A node that is ready on another machine belongs to a newer copy of the state. One
 // that is not ready may be left of a machine that was recreated and has not joined: that is vmidentity.ErrUnknown.
-func CheckNode(ctx context.Context, kube *kubeapi.Client, name string, uuids ...string) error {
-	machine, err := kube.Machine(ctx, name)
-	if err != nil {
-		return fmt.Errorf("%w: %w", vmidentity.ErrUnknown, err)
-	}
-
+func CheckNode(n kubeapi.Node, uuids ...string) error {
 	var ours []string
 
 	for _, uuid := range uuids {
-		if strings.EqualFold(uuid, machine) {
+		if strings.EqualFold(uuid, n.Machine) {
 			return nil
 		}
 
@@ -86,23 +81,17 @@ func CheckNode(ctx context.Context, kube *kubeapi.Client, name string, uuids ...
 		}
 	}
 
-	if machine == "" || len(ours) == 0 {
+	if n.Machine == "" || len(ours) == 0 {
 		return nil
 	}
 
-	now, there, err := kube.Node(ctx, name)
-
-	switch why := fmt.Sprintf("Kubernetes has %s on the machine with SMBIOS UUID %s, and the state on %s", name, machine,
-		strings.Join(ours, " or ")); {
-	case err != nil:
-		return fmt.Errorf("%w: %w", vmidentity.ErrUnknown, err)
-	case !there:
-		return nil
-	case now.Ready:
+	why := fmt.Sprintf("Kubernetes has %s on the machine with SMBIOS UUID %s, and the state on %s", n.Name, n.Machine,
+		strings.Join(ours, " or "))
+	if n.Ready {
 		return fmt.Errorf("%s: another copy of the state has replaced it, and it is not touched. Use the newest state", why)
-	default:
-		return fmt.Errorf("%w: %s", vmidentity.ErrUnknown, why)
 	}
+
+	return fmt.Errorf("%w: %s", vmidentity.ErrUnknown, why)
 }
 
 // PreviewRemoval evaluates a removal by the members of etcd as they are now. Too few members are an error. What is

@@ -124,9 +124,9 @@ func program(s *side) {
 
 	found, err := c.Removed(ctx, "1.33.0", "1.34.0")
 	s.note("removed APIs", fmt.Sprint(found, err))
-	s.fault("delete a node that is not there", c.DeleteNode(ctx, "none"))
+	s.fault("delete a node that is not there", c.DeleteNode(ctx, "none", anyNode))
 	s.join("n4")
-	s.fault("delete a node", c.DeleteNode(ctx, "n4"))
+	s.fault("delete a node", c.DeleteNode(ctx, "n4", anyNode))
 	s.gone("/api/v1/nodes/n4")
 
 	_, there, err := c.Node(ctx, "n4")
@@ -159,9 +159,11 @@ func program(s *side) {
 	k.StaticPods = []corev1.Pod{}
 	s.fault("it has no static pod any more", k.Join(ctx))
 	s.gone("/api/v1/namespaces/kube-system/pods/kube-apiserver-n5")
-	s.fault("delete it", c.DeleteNode(ctx, "n5"))
+	s.fault("delete it", c.DeleteNode(ctx, "n5", anyNode))
 	s.gone("/api/v1/nodes/n5")
 }
+
+func anyNode(kubeapi.Node) error { return nil }
 
 func manifest(s *side, text string) kubeapi.Manifest {
 	o := &unstructured.Unstructured{}

@@ -22,7 +22,7 @@ var (
 	cidrs  = regexp.MustCompile(`10\.244\.\d+\.0/24`)
 	tokens = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
 	sums   = regexp.MustCompile(`X509SHA256=[0-9a-f]+`)
-	stored = regexp.MustCompile(`in record \(\d+\)`)
+	stored = regexp.MustCompile(`(in record \(|version:)\d+`)
 	ages   = regexp.MustCompile(`^\d+[smh](\d+[smh])?$`)
 )
 
@@ -31,7 +31,7 @@ func (s *side) plain(v string) string {
 	v = strings.ReplaceAll(v, s.address, "<address>")
 	v = uuids.ReplaceAllString(v, "<uid>")
 	v = times.ReplaceAllString(v, "<time>")
-	v = stored.ReplaceAllString(v, "in record (<version>)")
+	v = stored.ReplaceAllString(v, "$1<version>")
 	v = cidrs.ReplaceAllString(v, "<cidr>")
 	v = tokens.ReplaceAllString(v, "<token>")
 	v = sums.ReplaceAllString(v, "<sum>")

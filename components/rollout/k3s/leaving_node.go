@@ -67,7 +67,9 @@ func (r *Removals) machineUUIDOf(ctx context.Context, name string) (string, erro
 		return "", nil //nolint:nilerr // it stays then
 	}
 
-	return kube.Machine(ctx, name)
+	node, _, err := kube.Node(ctx, name)
+
+	return node.Machine, err
 }
 
 // roleOf is what a node is to the cluster: one that the plan does not have is known to Kubernetes alone. In doubt it is

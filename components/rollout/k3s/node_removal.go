@@ -109,15 +109,12 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 		if err := n.removeEtcdMember(ctx); err != nil {
 			return err
 		}
-
-		// That takes its time.
-		if err := n.checkMachine(ctx); err != nil {
-			return errors.Join(err, n.kube.Uncordon(context.WithoutCancel(ctx), n.name))
-		}
 	}
 
-	if err := n.kube.DeleteNode(ctx, n.name); err != nil {
-		return fmt.Errorf("could not delete its node from Kubernetes: %w", err)
+	if err := n.kube.DeleteNode(ctx, n.name, n.checkNode(ctx)); err != nil {
+		err = fmt.Errorf("could not delete its node from Kubernetes: %w", err)
+
+		return errors.Join(err, n.kube.Uncordon(context.WithoutCancel(ctx), n.name))
 	}
 
 	return n.kube.WaitForgotten(ctx, n.name, n.Plan.NodeTimeout, n.Progress)
@@ -203,19 +200,35 @@ func (n *nodeRemoval) removeEtcdMember(ctx context.Context) error {
 	return nil
 }
 
-// checkMachine holds that the node is the one of the state: its VM by Proxmox VE, its Node by Kubernetes. A node that
-// is said to be dead is removed although that is not known.
+// checkMachine holds that the node is the one of the state.
 func (n *nodeRemoval) checkMachine(ctx context.Context) error {
-	// This run has found its VM to be ours, or has made it.
-	if n.planned != nil && n.Identities.CheckNow(ctx, *n.planned) == nil {
-		return nil
+	node, _, err := n.kube.Node(ctx, n.name)
+	if err != nil {
+		return n.tolerateUnknown(ctx, fmt.Errorf("%w: %w", vmidentity.ErrUnknown, err))
 	}
 
-	_, err := n.Identities.CheckLeaving(ctx, n.vmResource)
-	if err == nil {
-		err = rollout.CheckNode(ctx, n.kube, n.name, n.uuid, n.Identities.StateUUID(ctx, n.vmResource))
-	}
+	return n.checkNode(ctx)(node)
+}
 
+// checkNode holds that a Node is the one of the state: its VM by Proxmox VE, its machine by Kubernetes.
+func (n *nodeRemoval) checkNode(ctx context.Context) func(kubeapi.Node) error {
+	return func(node kubeapi.Node) error {
+		// This run has found its VM to be ours, or has made it.
+		if n.planned != nil && n.Identities.CheckNow(ctx, *n.planned) == nil {
+			return nil
+		}
+
+		_, err := n.Identities.CheckLeaving(ctx, n.vmResource)
+		if err == nil {
+			err = rollout.CheckNode(node, n.uuid, n.Identities.StateUUID(ctx, n.vmResource))
+		}
+
+		return n.tolerateUnknown(ctx, err)
+	}
+}
+
+// tolerateUnknown lets a node that is said to be dead be removed although whose it is is not known.
+func (n *nodeRemoval) tolerateUnknown(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil

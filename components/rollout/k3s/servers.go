@@ -94,7 +94,9 @@ func (c *Cluster) SetUpOn(ctx context.Context, n plan.Node) (string, error) {
 		return "", err
 	}
 
-	return kube.Machine(ctx, n.Name)
+	node, _, err := kube.Node(ctx, n.Name)
+
+	return node.Machine, err
 }
 
 // plannedMembers are the servers that Kubernetes knows as members of etcd.

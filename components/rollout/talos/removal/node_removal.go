@@ -90,13 +90,26 @@ func (n *nodeRemoval) verifyVM(ctx context.Context) (err error) {
 		return err
 	}
 
-	// A Node that is not ready may be left of a machine that was recreated.
-	err = rollout.CheckNode(ctx, kube, n.Name, n.Identities.StateUUID(ctx, n.vmResource))
-	if errors.Is(err, vmidentity.ErrUnknown) {
-		return nil
+	node, _, err := kube.Node(ctx, n.Name)
+	if err != nil {
+		// What Kubernetes has now is compared when it is deleted.
+		return nil //nolint:nilerr // its VM is the one of the state
 	}
 
-	return err
+	return n.checkNode(ctx)(node)
+}
+
+// checkNode compares the machine of a Node with that of the state. A Node that is not ready may be left of a machine
+// that was recreated.
+func (n *nodeRemoval) checkNode(ctx context.Context) func(kubeapi.Node) error {
+	return func(node kubeapi.Node) error {
+		err := rollout.CheckNode(node, n.Identities.StateUUID(ctx, n.vmResource))
+		if errors.Is(err, vmidentity.ErrUnknown) {
+			return nil
+		}
+
+		return err
+	}
 }
 
 // Backup keeps etcd, unless there is none.
@@ -131,7 +144,7 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 		}
 	}
 
-	if err := n.kube.DeleteNode(ctx, n.Name); err != nil {
+	if err := n.kube.DeleteNode(ctx, n.Name, n.checkNode(ctx)); err != nil {
 		return fmt.Errorf("could not delete its node from Kubernetes: %w", err)
 	}
 

@@ -113,6 +113,14 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	updated := func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		return errors.Join(r.After(c, args), updates.KeepCPUUnits(c, args))
 	}
+	checkCompanion := func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		err := r.Identities.CheckCompanion(c, args)
+		if err != nil || args.Type != tokens.FirewallRules || r.Destroying {
+			return err
+		}
+
+		return proxmoxvm.CheckRules(hookutil.Deleting(c), r.Plan, r.Proxmox, args)
+	}
 	previews := &pulumi.ResourceHookOptions{OnDryRun: true}
 
 	register(&h.checkDownload, "image-offered", images.CheckDownload, previews)
@@ -131,7 +139,7 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	register(&h.checked, "vm-checked", r.Identities.Check, previews)
 	rules := &harules.Rules{Plan: r.Plan, Proxmox: r.Proxmox, Progress: r.Progress, Alone: h.alone}
 	register(&h.applyRules, "ha-rules", rules.Apply)
-	register(&h.companions, "vm-companions", r.Identities.CheckCompanion, previews)
+	register(&h.companions, "vm-companions", checkCompanion, previews)
 
 	failed, err := ctx.RegisterErrorHook(name+"-vm-stuck", func(args *pulumi.ErrorHookArgs) (bool, error) {
 		c := hookutil.Interruptible(ctx.Context())

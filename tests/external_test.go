@@ -262,10 +262,14 @@ func TestChangedByHand(t *testing.T) {
 			return w.SetFirewallOptions(firewall, map[string]string{"policy_in": "ACCEPT"}, nil, "")
 		}, "", nil, 1},
 		{"rule removed", rules, func() error { return w.DeleteFirewallRule(firewall, 0, "") }, "", nil, 1},
-		{"rule added", rules, func() error {
-			return w.AddFirewallRule(firewall,
-				world.FirewallRule{"type": "in", "action": "ACCEPT", "proto": "tcp", "dport": "22", "enable": "1"})
-		}, "", nil, 2}, // The provider deletes as many rules as it knew, and the rest after the next refresh.
+		{
+			"rule added", rules, func() error {
+				return w.AddFirewallRule(firewall,
+					world.FirewallRule{"type": "in", "action": "ACCEPT", "proto": "tcp", "dport": "22", "enable": "1"})
+			},
+			"has a firewall rule that this program has not written, at position 0 (in ACCEPT tcp 22)",
+			func() error { return w.DeleteFirewallRule(firewall, 0, "") }, 1,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := c.now()

@@ -59,10 +59,27 @@ func TestFirewall(t *testing.T) {
 	assert.NotContains(t, previewOf(t, r.Stack), off)
 
 	before := vmids(r)
+	scope := world.FirewallScope{VMID: before["pair-worker-1"]}
+
+	// The provider writes rules by their position: one of the operator's, before all others, would be deleted.
+	require.NoError(t, r.Lab.World().AddFirewallRule(scope, world.FirewallRule{
+		"type": "in", "action": "DROP", "proto": "tcp", "dport": "10250", "comment": "not from here", "enable": "1",
+	}))
 
 	set(t, r.Stack, "firewall.open[0].name", "web")
 	set(t, r.Stack, "firewall.open[0].ports", "443")
 	set(t, r.Stack, "firewall.open[0].pools[0]", "worker")
+
+	const theirs = "has a firewall rule that this program has not written, at position 0 " +
+		`(in DROP tcp 10250 "not from here")`
+
+	held := rules("pair-worker-1")
+
+	assert.Contains(t, failPreview(t, r.Stack), theirs)
+	assert.Contains(t, failUp(t, r.Stack), theirs)
+	assert.Equal(t, held, rules("pair-worker-1"))
+	require.NoError(t, r.Lab.World().DeleteFirewallRule(scope, 0, ""))
+
 	up(t, r.Stack)
 	assert.Equal(t, worker+"\nopen-web ACCEPT tcp 443 from "+network, rules("pair-worker-1"))
 	assert.Equal(t, before, vmids(r))

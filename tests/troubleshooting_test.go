@@ -141,6 +141,7 @@ var remedies = map[string]remedied{
 	`an HA resource, a resource mapping, or the firewall of a VM was changed or removed by hand`: {
 		nil, by("TestChangedByHand"), "", "",
 	},
+	`"has a firewall rule that this program has not written"`: {by("TestFirewall"), by("TestChangedByHand"), "", ""},
 	`a VM was removed from its resource pool by hand`: {nil, by("TestChangedByHand"), "", ""},
 	`"lost its tags"`: {by("TestChangedByHand"), by("TestChangedByHand"), "", ""},
 	`a VM was migrated by hand, or by high availability`: {nil, by("TestMigratedNode"), "", ""},

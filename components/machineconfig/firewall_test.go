@@ -73,6 +73,10 @@ func TestFirewalls(t *testing.T) {
 				fmt.Fprintf(&b, "# Proxmox VE, pool %s\n", pool.Name)
 
 				for _, r := range pool.FirewallRules() {
+					if !plan.WritesRule(r.Comment) {
+						t.Errorf("the program does not know its own rule %q", r.Comment)
+					}
+
 					fmt.Fprintf(&b, "%s: {protocol: %s, ports: %q, sources: %q}\n", r.Comment, r.Protocol, r.Ports, r.Sources)
 				}
 			}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"talos-proxmox/components/spec"
@@ -19,6 +20,26 @@ type FirewallRule struct {
 	// Destinations likewise; empty for all.
 	Destinations string
 	Comment      string
+}
+
+// openPrefix begins the names of what the operator opens.
+const openPrefix = "open-"
+
+// servicesComment is the comment of rules for the addresses of Services.
+const servicesComment = "services"
+
+// ruleComments are the comments of rules that no operator has named.
+var ruleComments = []string{
+	"apid", "trustd", "kubelet", "kube-apiserver", "etcd", "icmp", "ssh", "flannel-vxlan", "cilium-vxlan",
+	"cilium-health", "cilium-hubble", "metallb-tcp", "metallb-udp", "bgp", servicesComment,
+}
+
+// OpenName is the name of what firewall.open opens by a name of the operator's.
+func OpenName(name string) string { return openPrefix + name }
+
+// WritesRule says whether this program writes rules with a comment: those without one, and with others, are not its own.
+func WritesRule(comment string) bool {
+	return strings.HasPrefix(comment, openPrefix) || slices.Contains(ruleComments, comment)
 }
 
 // FirewallRules are the rules for the VMs of a pool, in order; none without firewalls.
@@ -93,7 +114,7 @@ func (p PlannedPool) toServices() []FirewallRule {
 		}
 
 		for _, protocol := range []spec.Protocol{spec.ProtocolTCP, spec.ProtocolUDP} {
-			rule := FirewallRule{Protocol: string(protocol), Comment: "services"}
+			rule := FirewallRule{Protocol: string(protocol), Comment: servicesComment}
 
 			for _, rule.Sources = range lists(from, characters, mostCharacters) {
 				for _, rule.Destinations = range lists(to, characters, mostCharacters) {

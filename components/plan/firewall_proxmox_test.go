@@ -107,3 +107,12 @@ func TestLongLists(t *testing.T) {
 	assert.Len(t, rules[7:], 8)
 	assert.Len(t, reached, 2*35*40)
 }
+
+// TestWritesRule: rules with other comments, and without one, are somebody else's.
+func TestWritesRule(t *testing.T) {
+	for comment, want := range map[string]bool{
+		"": false, "my ssh": false, "etcd backup": false, "opened": false, "etcd": true, "open-web": true, "services": true,
+	} {
+		assert.Equal(t, want, WritesRule(comment), comment)
+	}
+}

@@ -60,7 +60,7 @@ func (r *resolver) checkFirewall(p *plan.Plan) {
 		}
 
 		r.ingressRules = append(r.ingressRules, ingressRule{pools: o.Pools, Ingress: plan.Ingress{
-			Name: "open-" + o.Name, Protocol: o.Protocol, Ports: r.ports(path+".ports", o.Ports),
+			Name: plan.OpenName(o.Name), Protocol: o.Protocol, Ports: r.ports(path+".ports", o.Ports),
 			From: r.Prefixes(path+".from", o.From, r.network),
 		}})
 	}

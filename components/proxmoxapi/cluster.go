@@ -2,10 +2,11 @@ package proxmoxapi
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/luthermonson/go-proxmox"
 )
 
 // Version is a version of Proxmox VE: "8.4.1" and its first number.
@@ -73,11 +74,9 @@ func (c *Client) HAResources(ctx context.Context) (map[string]bool, error) {
 	return found, nil
 }
 
-// FirewallRules returns how many firewall rules a VM has.
-func (c *Client) FirewallRules(ctx context.Context, vm VM) (int, error) {
-	var reply []json.RawMessage
+// FirewallRules returns the firewall rules of a VM, in their order.
+func (c *Client) FirewallRules(ctx context.Context, vm VM) ([]proxmox.FirewallRule, error) {
+	var reply []proxmox.FirewallRule
 
-	err := c.get(ctx, qemu(vm)+"/firewall/rules", &reply)
-
-	return len(reply), err
+	return reply, c.get(ctx, qemu(vm)+"/firewall/rules", &reply)
 }

@@ -1,13 +1,20 @@
 package proxmoxvm
 
 import (
+	"context"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/luthermonson/go-proxmox"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/network"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 )
 
 // newFirewall closes a VM for everything that the rules do not let in. It has an effect where Proxmox VE's firewall is
@@ -56,4 +63,49 @@ func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, ma
 		// Closed only when what is needed is let in.
 		pulumi.DependsOn([]pulumi.Resource{open}), pulumi.ReplaceOnChanges([]string{"vmId"}),
 		pulumi.DeleteBeforeReplace(true))...)
+}
+
+// CheckRules refuses to let the provider write the firewall rules of a VM that has rules of somebody else: it reads,
+// changes and deletes rules by their position, and Proxmox VE puts each new rule before all others. The rules of a VM
+// that goes with them are not looked at. It runs before rules are made, changed or deleted, and in previews.
+func CheckRules(ctx context.Context, p *plan.Plan, api Proxmox, args *pulumi.ResourceHookArgs) error {
+	inputs := args.OldInputs
+	if len(inputs) == 0 {
+		inputs = args.NewInputs
+	}
+
+	vmid := int(hookutil.Number(inputs, "vmId"))
+
+	_, n, planned := vmidentity.NodeByVMID(p, vmid)
+	if !planned {
+		return nil
+	}
+
+	v, there, err := api.Find(ctx, vmid)
+	if err != nil || !there {
+		return err
+	}
+
+	rules, err := api.FirewallRules(ctx, v)
+	if err != nil {
+		return fmt.Errorf("could not read the firewall rules of %s: %w", n.Name, err)
+	}
+
+	for _, r := range rules {
+		if !plan.WritesRule(r.Comment) {
+			return fmt.Errorf("VM %d (%s) on host %s has a firewall rule that this program has not written, at position %d "+
+				"(%s). The provider writes the rules of a VM by their position, and would change or delete that rule: nothing "+
+				"is done. Open the port by firewall.open or by a rule of the datacenter, delete the rule from the VM, then run "+
+				"'pulumi up' again", vmid, n.Name, v.Host, r.Pos, describe(r))
+		}
+	}
+
+	return nil
+}
+
+// describe is a rule as the panel of Proxmox VE shows it.
+func describe(r proxmox.FirewallRule) string {
+	words := []string{r.Type, r.Action, r.Macro, r.Proto, r.Dport, strconv.Quote(r.Comment)}
+
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" || w == `""` }), " ")
 }

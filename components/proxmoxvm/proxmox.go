@@ -3,6 +3,8 @@ package proxmoxvm
 import (
 	"context"
 
+	"github.com/luthermonson/go-proxmox"
+
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 )
@@ -13,6 +15,7 @@ type Proxmox interface {
 
 	Permissions(ctx context.Context) (proxmoxapi.Permissions, error)
 	Settings(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.Settings, error)
+	FirewallRules(ctx context.Context, vm proxmoxapi.VM) ([]proxmox.FirewallRule, error)
 	MoveToPool(ctx context.Context, vm proxmoxapi.VM, pool string) error
 	HAComments(ctx context.Context) (map[string]string, error)
 	HARules(ctx context.Context) ([]proxmoxapi.HARule, error)

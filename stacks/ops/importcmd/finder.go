@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/luthermonson/go-proxmox"
+
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/tokens"
@@ -20,7 +22,7 @@ type Proxmox interface {
 	Snippets(ctx context.Context, host, datastore string) (map[string]int64, error)
 	Mappings(ctx context.Context) (map[string][]proxmoxapi.Mapped, error)
 	HAResources(ctx context.Context) (map[string]bool, error)
-	FirewallRules(ctx context.Context, vm proxmoxapi.VM) (int, error)
+	FirewallRules(ctx context.Context, vm proxmoxapi.VM) ([]proxmox.FirewallRule, error)
 }
 
 // verdict says what becomes of a resource.

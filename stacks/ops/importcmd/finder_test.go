@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/luthermonson/go-proxmox"
 
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/tokens"
@@ -52,7 +53,9 @@ func (pve) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) {
 	return map[string][]proxmoxapi.Mapped{"c-gpu-1": nil}, nil
 }
 
-func (pve) FirewallRules(_ context.Context, vm proxmoxapi.VM) (int, error) { return 402 - vm.ID, nil }
+func (pve) FirewallRules(_ context.Context, vm proxmoxapi.VM) ([]proxmox.FirewallRule, error) {
+	return make([]proxmox.FirewallRule, 402-vm.ID), nil
+}
 
 func (pve) HAResources(context.Context) (map[string]bool, error) {
 	return map[string]bool{"vm:401": true}, nil

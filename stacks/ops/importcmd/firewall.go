@@ -15,8 +15,8 @@ func (f *finder) firewallRules(ctx context.Context, p planned) (outcome, error) 
 		return v.absent(), err
 	}
 
-	n, err := f.proxmox.FirewallRules(ctx, v.VM)
-	if err != nil || n == 0 {
+	held, err := f.proxmox.FirewallRules(ctx, v.VM)
+	if err != nil || len(held) == 0 {
 		return outcome{verdict: absent, remark: fmt.Sprintf("VM %d has no firewall rules", v.ID)}, err
 	}
 

@@ -142,7 +142,7 @@ var remedies = map[string]remedied{
 		nil, by("TestChangedByHand"), "", "",
 	},
 	`"has a firewall rule that this program has not written"`: {by("TestFirewall"), by("TestChangedByHand"), "", ""},
-	`a VM was removed from its resource pool by hand`: {nil, by("TestChangedByHand"), "", ""},
+	`a VM was removed from its resource pool by hand`:         {nil, by("TestChangedByHand"), "", ""},
 	`"lost its tags"`: {by("TestChangedByHand"), by("TestChangedByHand"), "", ""},
 	`a VM was migrated by hand, or by high availability`: {nil, by("TestMigratedNode"), "", ""},
 	`"It is not touched"`:                                {by("TestForeignVM"), by("TestForeignVM"), "", ""},

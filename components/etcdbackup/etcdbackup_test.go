@@ -408,3 +408,21 @@ func TestOtherClusters(t *testing.T) {
 	require.Error(t, err)
 	assert.FileExists(t, third.Path)
 }
+
+// TestCheckCluster: a snapshot is of another cluster where its note says so, that of its encrypted form, too.
+func TestCheckCluster(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "edge.20261127-120000.db")
+
+	require.NoError(t, CheckCluster(file, "a"), "no note")
+	require.NoError(t, os.WriteFile(NoteOf(file), []byte(`{"sha256": "x"}`), 0o600))
+	require.NoError(t, CheckCluster(file, "a"), "no fingerprint")
+
+	require.NoError(t, os.WriteFile(NoteOf(file+".age"), []byte(`{"clusterCa": "a"}`), 0o600))
+	require.NoError(t, CheckCluster(file, "a"))
+	require.EqualError(t, CheckCluster(file, "b"), "it is a snapshot of another cluster: "+NoteOf(file+".age")+
+		" has the fingerprint a of its Talos API CA, and this cluster's is b; name a snapshot of this cluster")
+
+	require.NoError(t, os.WriteFile(NoteOf(file), []byte(`{`), 0o600))
+	require.ErrorContains(t, CheckCluster(file, "a"), NoteOf(file))
+}

@@ -84,3 +84,30 @@ func TestPowerByHighAvailability(t *testing.T) {
 			"stopped on host b: high availability has given up on it")
 	})
 }
+
+// TestEject: only an ISO file is taken out of a drive. Proxmox VE would delete a cloud-init drive.
+func TestEject(t *testing.T) {
+	for drive, written := range map[string]bool{
+		"local:iso/talos.iso,media=cdrom,size=96M":               true,
+		"none,media=cdrom":                                       false,
+		"local-lvm:vm-401-cloudinit,media=cdrom":                 false,
+		"local:401/vm-401-cloudinit.qcow2,media=cdrom,size=366K": false,
+	} {
+		t.Run(drive, func(t *testing.T) {
+			var puts atomic.Int32
+
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPut {
+					puts.Add(1)
+				}
+
+				fmt.Fprintf(w, `{"data":{"ide2":%q}}`, drive)
+			}))
+			t.Cleanup(server.Close)
+
+			client, _ := impatient(t, Access{Endpoint: server.URL})
+			require.NoError(t, client.Eject(t.Context(), VM{ID: 401, Host: "a"}, "ide2"))
+			assert.Equal(t, written, puts.Load() == 1)
+		})
+	}
+}

@@ -317,8 +317,8 @@ func (c *Client) current(ctx context.Context, vmid int) (VM, statusOfVM, error) 
 	return all[i], now, err
 }
 
-// Eject takes what is in a CD-ROM drive out of it. The drive stays, and a running VM notices at once. It does nothing
-// when the drive is empty.
+// Eject takes the ISO file in a CD-ROM drive out of it. The drive stays, and a running VM notices at once. It does
+// nothing when the drive is empty, or is the VM's cloud-init drive, which Proxmox VE would delete.
 func (c *Client) Eject(ctx context.Context, vm VM, drive string) error {
 	var config map[string]any
 	if err := c.get(ctx, qemu(vm)+"/config", &config); err != nil {
@@ -326,7 +326,8 @@ func (c *Client) Eject(ctx context.Context, vm VM, drive string) error {
 	}
 
 	const empty = "none,media=cdrom"
-	if held := textOr(config[drive], empty); held == empty {
+	held := textOr(config[drive], empty)
+	if volume, _, _ := strings.Cut(held, ","); held == empty || cloudInitDrive.MatchString(volume) {
 		return nil
 	}
 

@@ -74,6 +74,54 @@ func TestCheckCompanion(t *testing.T) {
 	}
 }
 
+// TestNotDeletable: what an operator has protected or detached is not deleted with a VM of ours, and the node is not
+// taken down first.
+func TestNotDeletable(t *testing.T) {
+	const uuid = "0b6a2b1e-0000-4000-8000-000000000001"
+
+	p := &plan.Plan{Cluster: "edge", Distribution: "talos", NodeTimeout: time.Minute}
+	old := resource.NewPropertyMapFromMap(map[string]any{
+		"vmId": 502, "name": "edge-1", "smbios": map[string]any{"uuid": uuid}, "tags": []any{"edge", "talos"},
+	})
+
+	for name, c := range map[string]struct {
+		config proxmoxapi.VMConfig
+		want   string
+	}{
+		"nothing":   {config: proxmoxapi.VMConfig{Settings: map[string]string{"scsi0": "local:vm-502-disk-0"}}},
+		"protected": {proxmoxapi.VMConfig{Protection: true}, "run 'qm set 502 --protection 0' on host pve"},
+		"detached": {
+			proxmoxapi.VMConfig{Settings: map[string]string{"unused0": "local:vm-502-disk-1"}},
+			"edge-1 has a detached disk (unused0: local:vm-502-disk-1), which would be deleted with the VM",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.config.UUID = uuid
+
+			require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
+				i := NewIdentities(ctx, p, &fakeProxmox{
+					machine: &proxmoxapi.VM{ID: 502, Name: "edge-1", Host: "pve", Tags: OwnerTags(p)}, config: c.config,
+				}, nil)
+				i.state = map[string]stateMachine{"edge-1-vm": {Machine: machineOf(old)}}
+				close(i.read)
+
+				require.NoError(t, i.Check(t.Context(), &pulumi.ResourceHookArgs{OldInputs: old, NewInputs: old}))
+
+				_, leaving := i.CheckLeaving(t.Context(), "edge-1-vm")
+				for _, err := range []error{leaving, i.Check(t.Context(), &pulumi.ResourceHookArgs{OldInputs: old})} {
+					if c.want == "" {
+						require.NoError(t, err)
+					} else {
+						require.ErrorContains(t, err, c.want)
+					}
+				}
+
+				return nil
+			}, pulumi.WithMocks("p", "s", noResources{})))
+		})
+	}
+}
+
 // TestDeleteOfMovedVM: the provider looks for a VM on the host of the state, and high availability may have moved it.
 func TestDeleteOfMovedVM(t *testing.T) {
 	const uuid = "0b6a2b1e-0000-4000-8000-000000000001"

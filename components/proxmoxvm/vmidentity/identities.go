@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -124,11 +125,37 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 
 	i.Record(m)
 
-	if len(args.NewInputs) > 0 || i.ctx.DryRun() {
+	if len(args.NewInputs) > 0 {
 		return nil
 	}
 
+	if err := checkDeletable(c.Found); err != nil || i.ctx.DryRun() {
+		return err
+	}
+
 	return checkHost(m, c.Found.VM.Host, hookutil.String(args.OldOutputs, "nodeName"))
+}
+
+// checkDeletable refuses to delete a VM that is protected, or that has disks of somebody else: the program detaches no
+// disks, and Proxmox VE deletes those that are detached with the VM.
+func checkDeletable(f Found) error {
+	if f.Config.Protection {
+		return fmt.Errorf("%s is protected in Proxmox VE. It is not deleted: if it may be, run 'qm set %d --protection 0' "+
+			"on host %s, then the same command again", f.VM.Label(), f.VM.ID, f.VM.Host)
+	}
+
+	for _, key := range slices.Sorted(maps.Keys(f.Config.Settings)) {
+		if !strings.HasPrefix(key, "unused") {
+			continue
+		}
+
+		return fmt.Errorf("%s has a detached disk (%s: %s), which would be deleted with the VM. Nothing is done: on host "+
+			"%s, give the disk to another VM ('qm disk move %d %s --target-vmid <VMID>') or delete it ('qm disk unlink %d "+
+			"--idlist %s --force'), then run the same command again", f.VM.Label(), key, f.Config.Settings[key], f.VM.Host,
+			f.VM.ID, key, f.VM.ID, key)
+	}
+
+	return nil
 }
 
 // checkHost refuses to delete a VM that was moved since it was read last: the provider looks for it on the host of the
@@ -259,7 +286,7 @@ func (i *Identities) CheckCompanion(ctx context.Context, args *pulumi.ResourceHo
 		return refused
 	}
 
-	if len(args.OldInputs) == 0 {
+	if len(args.OldInputs) == 0 && !known {
 		// Its VM was compared with the state before.
 		if f, there := i.found(vmid); there {
 			return i.checkSetUp(ctx, f)

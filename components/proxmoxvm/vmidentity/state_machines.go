@@ -223,6 +223,11 @@ func (i *Identities) CheckLeaving(ctx context.Context, name string) (uuid string
 		return noUUID, fmt.Errorf("%s: %w: %s", m.Name, ErrUnknown, c.Why)
 	}
 
+	// What would keep its VM is heard before the node is taken down.
+	if err == nil {
+		err = checkDeletable(c.Found)
+	}
+
 	return cmp.Or(c.Found.Config.UUID, noUUID), err
 }
 

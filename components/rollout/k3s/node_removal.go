@@ -191,6 +191,11 @@ func (n *nodeRemoval) removeEtcdMember(ctx context.Context) error {
 		n.Warn(fmt.Sprintf("%s is removed although it is unknown whether its VM is off: %v", n.name, err))
 	}
 
+	// The shutdown takes its time, and the member is removed by the name of the node.
+	if err := n.checkMachine(ctx); err != nil {
+		return errors.Join(err, n.kube.Uncordon(context.WithoutCancel(ctx), n.name))
+	}
+
 	n.Progress(n.name + " leaves etcd")
 
 	if err := n.kube.RemoveMember(ctx, n.name, n.Plan.NodeTimeout, n.Progress); err != nil {

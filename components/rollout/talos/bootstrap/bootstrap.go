@@ -42,12 +42,14 @@ func (b *Bootstrap) ExpectMember() { b.membersExpected.Store(true) }
 
 // Begin runs before the kubeconfig is fetched, and starts the cluster.
 func (b *Bootstrap) Begin(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	from, err := b.readSnapshot()
+	c := cluster.CredentialsOf(args.NewInputs)
+
+	from, err := b.readSnapshot(c)
 	if err != nil {
 		return err
 	}
 
-	return b.begin(ctx, cluster.CredentialsOf(args.NewInputs), from)
+	return b.begin(ctx, c, from)
 }
 
 // WaitReady runs after Begin: what reads the kubeconfig finds a cluster that answers.
@@ -177,7 +179,7 @@ func (b *Bootstrap) CheckEstablished(ctx context.Context) error {
 			return b.etcdLostError(c)
 		}
 
-		from, err := b.readSnapshot()
+		from, err := b.readSnapshot(c)
 		if err != nil {
 			return err
 		}
@@ -263,9 +265,13 @@ func (b *Bootstrap) CheckDataKept(ctx context.Context, name string, role spec.Ro
 }
 
 // readSnapshot is what a new etcd begins with; nil: it begins empty.
-func (b *Bootstrap) readSnapshot() (*talosapi.Recovery, error) {
+func (b *Bootstrap) readSnapshot(c talosapi.Credentials) (*talosapi.Recovery, error) {
 	if b.Plan.RecoverFrom == "" {
 		return nil, nil
+	}
+
+	if err := b.CheckRecovery(c); err != nil {
+		return nil, err
 	}
 
 	open := func() (*os.File, error) { return os.OpenInRoot(cmp.Or(b.Dir, "."), b.Plan.RecoverFrom) }

@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
 	"talos-proxmox/components/etcdbackup"
@@ -18,6 +20,25 @@ func (c *Cluster) SnapshotsOf(credentials talosapi.Credentials) (etcdbackup.Stor
 	store.ClusterCA = ca
 
 	return store, err
+}
+
+// CheckRecovery refuses to begin with a snapshot of another cluster: with its Kubernetes come its volumes, its DNS records
+// and all else that its controllers look after.
+func (c *Cluster) CheckRecovery(credentials talosapi.Credentials) error {
+	if c.Plan.RecoverFrom == "" {
+		return nil
+	}
+
+	ca, err := credentials.CAFingerprint()
+	if err == nil {
+		err = etcdbackup.CheckCluster(filepath.Join(cmp.Or(c.Dir, "."), c.Plan.RecoverFrom), ca)
+	}
+
+	if err != nil {
+		return fmt.Errorf("cluster.recoverFrom: nothing is recovered from %s: %w", c.Plan.RecoverFrom, err)
+	}
+
+	return nil
 }
 
 // BackupEtcd keeps etcd as the first of the control planes has it that answers, before something is done that may harm

@@ -15,6 +15,10 @@ import (
 // abandonQuorum lets a control plane go whose etcd has lost its quorum: no member can be asked, and no quorum be kept.
 // With a quorum, nothing needs to be recovered.
 func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
+	if err := r.CheckRecovery(l.credentials); err != nil {
+		return fmt.Errorf("%s is not removed: %w", l.Name, err)
+	}
+
 	blocked := spec.Blocked(
 		l.Name+" is not removed: etcd has its quorum, and nothing needs to be recovered",
 		"take out cluster.recoverFrom, and name one control plane at a time in lifecycle.replace",

@@ -1,6 +1,7 @@
 package components
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,7 +16,10 @@ import (
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
+	"talos-proxmox/components/rollout"
+	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/rollout/vmrestart"
+	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/tokens"
 )
 
@@ -161,20 +165,46 @@ func standalone(ctx *pulumi.Context, name string, args TalosNodeArgs) (*clusterN
 		hooks = vmHooks{deletions: true, alone: true}
 	)
 
+	register := hookutil.Registering(ctx, name, &errs)
 	errs = append(errs, hooks.register(ctx, name, vmrestart.New(vmrestart.Options{
 		Scope: scope, Proxmox: args.Proxmox, Permissions: (*preflight.Report)(nil),
 		Rollout: externalRollout(scope), Nodes: map[string]plan.Node{name + tokens.VMSuffix: args.Node},
-	}), hookutil.Registering(ctx, name, &errs)))
+	}), register))
 
 	node := &clusterNode{
 		TalosNodeArgs: args, identities: scope.Identities,
 		hooks: hooks.of(hooks.checkVMIDFree), companions: hooks.ofCompanions(nil),
 	}
 	if args.Configuration != nil {
-		node.configuration = &clusterConfiguration{NodeConfiguration: *args.Configuration}
+		var check *pulumi.ResourceHook
+
+		register(&check, "machine-checked", checkMachine(scope, args.Proxmox, args.Node))
+		node.configuration = &clusterConfiguration{
+			NodeConfiguration: *args.Configuration,
+			created:           []*pulumi.ResourceHook{check}, changed: []*pulumi.ResourceHook{check},
+		}
 	}
 
 	return node, errors.Join(errs...)
+}
+
+// checkMachine is a hook that runs before the provider sends a configuration, which holds the keys of the cluster: it
+// would send it to whatever machine answers at the node's address.
+func checkMachine(scope rollout.Scope, proxmox Proxmox, n plan.Node) hookutil.Func {
+	return func(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+		if err := scope.Identities.CheckNow(ctx, n); err != nil {
+			return err
+		}
+
+		uuid, err := vmidentity.UUIDOf(ctx, proxmox, n.VMID)
+		if err != nil {
+			return err
+		}
+
+		target := talosapi.Target{Name: n.Name, Address: hookutil.String(args.NewInputs, "node"), UUID: uuid}
+
+		return talosapi.WaitMachine(ctx, target, cluster.CredentialsOf(args.NewInputs), scope.Plan.NodeTimeout, scope.Progress)
+	}
 }
 
 // newTalosNode creates the VM of a node and, where it has a configuration, applies that.

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	talosmachine "github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -15,6 +17,8 @@ import (
 	"talos-proxmox/components/planner"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/tests/lab/journal"
+	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -83,14 +87,14 @@ func TestIncompleteArgs(t *testing.T) {
 func TestNodeAlone(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, "dev")
+	r := rehearse(t, stackFile(t, reservedAddress))
 	memory := 2048
+	like := r.Plan.Nodes()[0]
 	s := embedding(t, r, "alone", func(ctx *pulumi.Context, by pulumi.ResourceOption) error {
-		like := r.Plan.Nodes()[0]
-
 		n, err := planner.NewNode(planner.NodeArgs{
 			Name: "edge-1", Host: like.Host, VMID: 770, Template: spec.TemplateRef(like.Template),
-			Datastore: like.Disks[0].Datastore, VM: spec.VMSpec{MemoryMiB: &memory},
+			Datastore: like.Disks[0].Datastore, MAC: like.MAC, Address: like.Address.String(),
+			VM: spec.VMSpec{MemoryMiB: &memory},
 		})
 		if err != nil {
 			return err
@@ -104,8 +108,21 @@ func TestNodeAlone(t *testing.T) {
 			return err
 		}
 
+		secrets, err := talosmachine.NewSecrets(ctx, "edge", &talosmachine.SecretsArgs{TalosVersion: pulumi.String(r.Plan.Talos)})
+		if err != nil {
+			return err
+		}
+
 		_, err = components.NewTalosNode(ctx, "edge-1", &components.TalosNodeArgs{
 			Node: n, Proxmox: api, Origin: "a test", Template: pulumi.Int(9000),
+			Configuration: &components.NodeConfiguration{
+				Client: secrets.ClientConfiguration, Patches: pulumi.StringArray{},
+				Machine: talosmachine.GetConfigurationOutput(ctx, talosmachine.GetConfigurationOutputArgs{
+					ClusterName: pulumi.String("edge"), ClusterEndpoint: pulumi.String("https://" + like.Address.String() + ":6443"),
+					MachineType: pulumi.String("worker"), MachineSecrets: secrets.MachineSecrets,
+					TalosVersion: secrets.TalosVersion, KubernetesVersion: pulumi.String("v1.34.2"),
+				}).MachineConfiguration(),
+			},
 		}, by)
 
 		return err
@@ -114,6 +131,18 @@ func TestNodeAlone(t *testing.T) {
 	madeForeign(t, r, 770, map[string]string{"name": "payroll-db", "memory": "1024"})
 	assert.Contains(t, failUp(t, s), `VMID 770, meant for "edge-1", is taken by "payroll-db"`)
 	remove(t, r, 770)
+
+	// The keys of the cluster go to no other machine that has the node's address.
+	var impostor *talos.Impostor
+
+	r.Lab.Journal().Plant(journal.Fault{
+		Face: journal.Proxmox, Call: regexp.MustCompile(`^POST /nodes/[^/]+/qemu/770/status/start$`),
+		Kind: journal.Interfere, Before: func(journal.Entry) { impostor = impostorAt(t, r, like.Name) },
+	})
+	assert.Contains(t, failUp(t, s), `it shows SMBIOS UUID "`+impostorUUID+`", and the VM of edge-1 has`)
+	assert.False(t, impostor.Configured())
+	assert.NotEmpty(t, impostor.Calls(), "it was never reached")
+	impostor.Close()
 
 	up(t, s)
 	requireSettled(t, s)

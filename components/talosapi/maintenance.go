@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+
+	"talos-proxmox/components/wait"
 )
 
 // Maintenance is one connection to a machine that waits for its first configuration. Its certificate proves nothing, so
@@ -72,6 +76,31 @@ func (m *Maintenance) Apply(ctx context.Context, configuration []byte) error {
 
 // Close ends the connection.
 func (m *Maintenance) Close() { _ = m.api.Close() } // nothing is left to be written
+
+// WaitMachine waits until the machine of a target answers at its address: one that waits for its first configuration, or
+// the node that the credentials are of. Another machine is an error.
+func WaitMachine(ctx context.Context, t Target, c Credentials, bound time.Duration, progress wait.Reporter) error {
+	return wait.Until(ctx, bound, progress, func(ctx context.Context) error {
+		why := Answers(ctx, t, c)
+		if why == nil {
+			return nil
+		}
+
+		machine, err := ConnectMaintenance(ctx, t)
+		if err != nil {
+			return wait.For("%s to answer at %s (%v)", t.Name, t.Address, why)
+		}
+		defer machine.Close()
+
+		if !strings.EqualFold(machine.UUID, t.UUID) {
+			return fmt.Errorf("another machine answers at %s: it shows SMBIOS UUID %q, and the VM of %s has %s. Nothing was "+
+				"sent to it. Find what has the address, take it off the network, then run 'pulumi up' again",
+				t.Address, machine.UUID, t.Name, t.UUID)
+		}
+
+		return nil
+	})
+}
 
 // notTaken says why a node has not taken a configuration. Only a RejectedError is final.
 func notTaken(node string, err error) error {

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	cosi "github.com/cosi-project/runtime/api/v1alpha1"
 	"github.com/cosi-project/runtime/pkg/state"
@@ -111,6 +112,26 @@ func TestMaintenance(t *testing.T) {
 	}
 
 	assert.Zero(t, other.received.Load())
+}
+
+// TestWaitMachine: only the machine of the target is waited for, and another one is not sent anything.
+func TestWaitMachine(t *testing.T) {
+	listener := listen(t)
+	host, _, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+
+	machine := &waiting{}
+	machine.on(t, listener, "ours")
+
+	wanted := func(uuid string) error {
+		return WaitMachine(t.Context(), Target{Name: "node", Address: host, UUID: uuid}, Credentials{}, time.Minute,
+			func(string) {})
+	}
+
+	require.NoError(t, wanted("OURS"))
+	require.ErrorContains(t, wanted("other"), "another machine answers at "+host+`: it shows SMBIOS UUID "ours", and the VM `+
+		"of node has other. Nothing was sent to it")
+	assert.Zero(t, machine.received.Load())
 }
 
 // TestMaintenanceSecureBoot: a machine that waits says how it was booted, or nothing.

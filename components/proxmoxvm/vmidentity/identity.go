@@ -19,6 +19,26 @@ type Finder interface {
 	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
 }
 
+// UUIDOf is the SMBIOS UUID that Proxmox VE gives the VM with a VMID.
+func UUIDOf(ctx context.Context, proxmox Finder, vmid int) (string, error) {
+	v, there, err := proxmox.Find(ctx, vmid)
+	if err != nil {
+		return "", err
+	}
+
+	if !there {
+		return "", fmt.Errorf("there is no VM with VMID %d", vmid)
+	}
+
+	config, err := proxmox.Config(ctx, v)
+	if err == nil && config.UUID == "" {
+		err = fmt.Errorf("VM %d states no SMBIOS UUID, so no machine can show that it is this VM; give it one "+
+			"('qm set %d --smbios1 uuid=$(uuidgen)' on its host), and stop and start it", vmid, vmid)
+	}
+
+	return config.UUID, err
+}
+
 // Proxmox is what is asked of Proxmox VE to find the VMs of a cluster.
 type Proxmox interface {
 	Finder

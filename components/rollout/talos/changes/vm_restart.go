@@ -11,6 +11,7 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/spec"
@@ -108,7 +109,7 @@ func (t *Restarts) readNode(ctx context.Context, n plan.Node) (c nodeChange, err
 
 	// In a preview nothing is done to what answers.
 	if !t.DryRun {
-		c.UUID, err = t.proxmoxUUID(ctx, n)
+		c.UUID, err = vmidentity.UUIDOf(ctx, t.Proxmox, n.VMID)
 	}
 
 	return c, err

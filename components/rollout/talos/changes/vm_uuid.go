@@ -2,9 +2,9 @@ package changes
 
 import (
 	"context"
-	"fmt"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/wait"
 )
 
@@ -15,25 +15,5 @@ func (r *Changes) expectedUUID(ctx context.Context, n plan.Node) (string, error)
 		return fromState, nil
 	}
 
-	return r.proxmoxUUID(ctx, n)
-}
-
-// proxmoxUUID is the SMBIOS UUID that Proxmox VE gives the VM of a node.
-func (r *Changes) proxmoxUUID(ctx context.Context, n plan.Node) (string, error) {
-	v, there, err := r.Proxmox.Find(ctx, n.VMID)
-	if err != nil {
-		return "", err
-	}
-
-	if !there {
-		return "", fmt.Errorf("there is no VM with VMID %d", n.VMID)
-	}
-
-	config, err := r.Proxmox.Config(ctx, v)
-	if err == nil && config.UUID == "" {
-		err = fmt.Errorf("VM %d states no SMBIOS UUID, so no machine can show that it is this VM; give it one "+
-			"('qm set %d --smbios1 uuid=$(uuidgen)' on its host), and stop and start it", n.VMID, n.VMID)
-	}
-
-	return config.UUID, err
+	return vmidentity.UUIDOf(ctx, r.Proxmox, n.VMID)
 }

@@ -225,10 +225,17 @@ func scopeOf(ctx *pulumi.Context, name string, a hookArgs) rollout.Scope {
 
 // readState has the state read, which says which VMs are ours before they are deleted. A teardown without a destroy
 // deletes none.
-func readState(s rollout.Scope, cluster pulumi.Resource) {
+func readState(s rollout.Scope, report *preflight.Report, cluster pulumi.Resource) error {
 	if !s.DryRun && (!s.Plan.Teardown || s.Destroying) {
 		s.Identities.ReadStateAfter(cluster)
 	}
+
+	// The engine reads no state that is empty.
+	if !slices.ContainsFunc(s.Plan.Nodes(), report.Exists) {
+		return nil
+	}
+
+	return s.Identities.CheckReleased()
 }
 
 // vmState is what is known of the VM of a node that is there.

@@ -118,7 +118,9 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		return nil, err
 	}
 
-	readState(b.hooks.scope, c)
+	if err := readState(b.hooks.scope, b.report, c); err != nil {
+		return nil, err
+	}
 
 	if err := b.machines(); err != nil {
 		return nil, err
@@ -144,7 +146,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 	outputs := outputsOf(c)
 	outputs["kubeconfig"] = kubeconfig
 
-	return c, ctx.RegisterResourceOutputs(c, outputs)
+	return c, ctx.RegisterResourceOutputs(c, withRelease(outputs, p))
 }
 
 // k3sBuilder carries what the resources of a cluster share while they are registered.

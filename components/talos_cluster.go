@@ -120,14 +120,16 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 		return nil, err
 	}
 
-	readState(b.hooks.scope, c)
+	if err := readState(b.hooks.scope, b.report, c); err != nil {
+		return nil, err
+	}
 
 	if p.Bootstrap == spec.BootstrapExternal {
 		if err := b.machines(); err != nil {
 			return nil, err
 		}
 
-		return c, ctx.RegisterResourceOutputs(c, pulumi.Map{})
+		return c, ctx.RegisterResourceOutputs(c, withRelease(pulumi.Map{}, p))
 	}
 
 	if err := b.cluster(); err != nil {
@@ -144,7 +146,7 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 	outputs := outputsOf(c)
 	outputs["kubeconfig"] = finally(ctx, all, c.Kubeconfig, final)
 
-	return c, ctx.RegisterResourceOutputs(c, outputs)
+	return c, ctx.RegisterResourceOutputs(c, withRelease(outputs, p))
 }
 
 // setAbsent gives the outputs values of a cluster that the program does not bootstrap. The SDK leaves those that a

@@ -203,7 +203,8 @@ func checkMachine(scope rollout.Scope, proxmox Proxmox, n plan.Node) hookutil.Fu
 
 		target := talosapi.Target{Name: n.Name, Address: hookutil.String(args.NewInputs, "node"), UUID: uuid}
 
-		return talosapi.WaitMachine(ctx, target, cluster.CredentialsOf(args.NewInputs), scope.Plan.NodeTimeout, scope.Progress)
+		return talosapi.WaitMachine(ctx, target, cluster.CredentialsOf(args.NewInputs), scope.Plan.NodeTimeout,
+			scope.Progress)
 	}
 }
 

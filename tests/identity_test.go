@@ -500,3 +500,41 @@ func TestIdentityWithoutNotes(t *testing.T) {
 		assert.Empty(t, vmids(r))
 	})
 }
+
+// TestTeardownTakenBack: after an update with a teardown, the state has no hooks that drain a node and compare its VM. No
+// node goes before an update has given them back.
+func TestTeardownTakenBack(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, "dev")
+	up(t, r.Stack)
+
+	before := vmids(r)
+
+	set(t, r.Stack, "lifecycle.teardown", "true")
+	up(t, r.Stack)
+
+	set(t, r.Stack, "lifecycle.teardown", "false")
+	set(t, r.Stack, "pools.worker.count", "0")
+	assert.Contains(t, failUp(t, r.Stack), "pools: the removal of a node cannot take effect in the first update after one "+
+		"with lifecycle.teardown")
+
+	set(t, r.Stack, "pools.worker.count", "1")
+	set(t, r.Stack, "lifecycle.replace[0]", "k3s-dev-worker-1")
+
+	const refused = "lifecycle.replace: cannot take effect in the first update after one with lifecycle.teardown"
+
+	assert.Contains(t, failPreview(t, r.Stack), refused)
+	assert.Contains(t, failUp(t, r.Stack), refused)
+	assert.Equal(t, before, vmids(r))
+
+	unset(t, r.Stack, "lifecycle.replace")
+	up(t, r.Stack)
+
+	set(t, r.Stack, "lifecycle.replace[0]", "k3s-dev-worker-1")
+
+	kept := uuidIn(t, r, "k3s-dev-worker-1")
+
+	up(t, r.Stack)
+	assert.NotEqual(t, kept, uuidIn(t, r, "k3s-dev-worker-1"))
+}

@@ -37,7 +37,8 @@ var ruleComments = []string{
 // OpenName is the name of what firewall.open opens by a name of the operator's.
 func OpenName(name string) string { return openPrefix + name }
 
-// WritesRule says whether this program writes rules with a comment: those without one, and with others, are not its own.
+// WritesRule says whether this program writes rules with a comment: those without one, and with others, are not its
+// own.
 func WritesRule(comment string) bool {
 	return strings.HasPrefix(comment, openPrefix) || slices.Contains(ruleComments, comment)
 }

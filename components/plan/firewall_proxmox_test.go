@@ -108,7 +108,7 @@ func TestLongLists(t *testing.T) {
 	assert.Len(t, reached, 2*35*40)
 }
 
-// TestWritesRule: rules with other comments, and without one, are somebody else's.
+// TestWritesRule: rules with other comments, and without one, are others'.
 func TestWritesRule(t *testing.T) {
 	for comment, want := range map[string]bool{
 		"": false, "my ssh": false, "etcd backup": false, "opened": false, "etcd": true, "open-web": true, "services": true,

@@ -65,7 +65,7 @@ func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, ma
 		pulumi.DeleteBeforeReplace(true))...)
 }
 
-// CheckRules refuses to let the provider write the firewall rules of a VM that has rules of somebody else: it reads,
+// CheckRules refuses to let the provider write the firewall rules of a VM that has rules of others: it reads,
 // changes and deletes rules by their position, and Proxmox VE puts each new rule before all others. The rules of a VM
 // that goes with them are not looked at. It runs before rules are made, changed or deleted, and in previews.
 func CheckRules(ctx context.Context, p *plan.Plan, api Proxmox, args *pulumi.ResourceHookArgs) error {

@@ -38,6 +38,8 @@ func parseBucket(text string) (*bucket, error) {
 	u, err := url.Parse(text)
 	if err == nil {
 		text = u.Redacted()
+	} else {
+		text = "..." // only of a URL is it known where a password is
 	}
 
 	if err != nil || u.Scheme != "s3" || u.Host == "" || u.User != nil {

@@ -46,6 +46,8 @@ type Identities struct {
 	shown map[int]bool
 	// state are the VMs of the state, by the names of their resources, once it was read.
 	state map[string]stateMachine
+	// released says that the last update has released the cluster.
+	released bool
 	// unread is why it could not be read.
 	unread error
 	read   chan struct{}
@@ -136,7 +138,7 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 	return checkHost(m, c.Found.VM.Host, hookutil.String(args.OldOutputs, "nodeName"))
 }
 
-// checkDeletable refuses to delete a VM that is protected, or that has disks of somebody else: the program detaches no
+// checkDeletable refuses to delete a VM that is protected, or that has disks of others: the program detaches no
 // disks, and Proxmox VE deletes those that are detached with the VM.
 func checkDeletable(f Found) error {
 	if f.Config.Protection {

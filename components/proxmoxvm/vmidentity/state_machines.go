@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/tokens"
 )
 
@@ -38,6 +41,49 @@ func (i *Identities) ReadStateAfter(r pulumi.Resource) {
 
 		return nil
 	})
+}
+
+// ReleasedOutput is the output of a cluster's component that names the cluster where the last update has released it.
+const ReleasedOutput = "released"
+
+// afterRelease is why no node of a cluster is deleted by the update after it was released: hooks that run before a
+// deletion are those of the state.
+const afterRelease = "cannot take effect in the first update after one with lifecycle.teardown: the state has no hooks " +
+	"yet that drain a node, take it out of etcd and compare its VM before it is deleted"
+
+// CheckReleased refuses to delete nodes while the state of a released cluster has no hooks for it: nodes that have left
+// the plan, and those that are replaced for the first time.
+func (i *Identities) CheckReleased() error {
+	i.readOnce()
+
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	if !i.released || i.plan.Teardown {
+		return nil
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(i.state)) {
+		m := i.state[name]
+		if !Tagged(m.Tags, OwnerTags(i.plan)) {
+			continue
+		}
+
+		switch _, n, planned := NodeByVMID(i.plan, m.VMID); {
+		case !planned:
+			return spec.Problem{
+				Path: "pools", Rule: "the removal of a node " + afterRelease, Value: m.Name,
+				Remedy: "put the node back, run 'pulumi up', then remove it",
+			}
+		case !m.replaced && slices.Contains(i.plan.Replace, n.Name):
+			return spec.Problem{
+				Path: "lifecycle.replace", Rule: afterRelease, Value: n.Name,
+				Remedy: "take it out of the list, run 'pulumi up', then name it again",
+			}
+		}
+	}
+
+	return nil
 }
 
 // readOnce reads the VMs of the state, as it is when the run begins. What leaves the cluster before its VM is deleted
@@ -88,6 +134,10 @@ func (i *Identities) readState() (map[string]stateMachine, error) {
 			setUp[node+tokens.VMSuffix], _ = joined["uuid"].(string)
 		}
 
+		if is := kept["type"]; is == tokens.TalosCluster || is == tokens.K3sCluster {
+			i.setReleased(outputs[ReleasedOutput] == i.plan.Cluster)
+		}
+
 		if kept["type"] != tokens.VM || outputs == nil {
 			continue
 		}
@@ -112,6 +162,13 @@ func (i *Identities) readState() (map[string]stateMachine, error) {
 	}
 
 	return found, nil
+}
+
+func (i *Identities) setReleased(is bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	i.released = i.released || is
 }
 
 // waitRead waits until the state was read. Its error says why it was not.

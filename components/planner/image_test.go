@@ -1,10 +1,15 @@
 package planner
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/spec"
 )
@@ -101,6 +106,60 @@ func TestLinkName(t *testing.T) {
 			if diff := cmp.Diff(c.want, placed(t, s).Pools[0].Image.KernelArgs); diff != "" {
 				t.Error(diff)
 			}
+		})
+	}
+}
+
+// TestConfigurationInArguments: a node with a configuration of its own never waits for ours; with a part of one, it does.
+func TestConfigurationInArguments(t *testing.T) {
+	t.Parallel()
+
+	const (
+		end     = "leave it out, or set cluster.bootstrap to external"
+		alias   = "apiVersion: v1alpha1\nkind: LinkAliasConfig\nname: net0\nselector: {match: 'true'}\n"
+		whole   = "version: v1alpha1\nmachine: {type: worker}\n"
+		fetched = "makes the node fetch a machine configuration, and this program sends one (given: talos.config=...); " + end
+		inline  = "gives the node a machine configuration, and this program sends one (given: talos.config.inline=...); " + end
+	)
+
+	packed := func(text string) string {
+		writer, err := zstd.NewWriter(nil)
+		require.NoError(t, err)
+
+		return base64.StdEncoding.EncodeToString(writer.EncodeAll([]byte(text), nil))
+	}
+
+	for name, test := range map[string]struct {
+		arg, want string
+		external  bool
+	}{
+		"none":            {arg: "talos.config.oauth.client_id=hunter2"},
+		"fetched":         {arg: "quiet talos.config=https://hunter2@config.lan/", want: fetched},
+		"complete":        {arg: "talos.config.inline=" + packed(whole), want: inline},
+		"complete, twice": {arg: "talos.config.inline=" + packed(alias+"---\n"+whole), want: inline},
+		"complete, early": {arg: "talos.config.early=" + packed(whole), want: strings.Replace(inline, "inline", "early", 1)},
+		"a part":          {arg: "talos.config.inline=" + packed("---\n"+alias+"---\n"+alias)},
+		"of others":       {arg: "talos.config.inline=" + packed(whole), external: true},
+		"not packed":      {arg: "talos.config.inline=hunter2", want: inline},
+		"not compressed": {
+			arg: "talos.config.inline=" + base64.StdEncoding.EncodeToString([]byte("hunter2")), want: inline,
+		},
+		"not YAML": {arg: "talos.config.inline=" + packed("{"), want: inline},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := booting(spec.Image{Factory: spec.FactoryImage{KernelArgs: []string{"console=ttyS0", test.arg}}})
+			if test.external {
+				s.Cluster.Bootstrap, s.Cluster.Versions.Kubernetes = spec.BootstrapExternal, ""
+			}
+
+			var want []string
+			if test.want != "" {
+				want = []string{"image.factory.kernelArgs[1]: " + test.want}
+			}
+
+			assert.Equal(t, want, said(t, s))
 		})
 	}
 }

@@ -1,0 +1,98 @@
+package planner
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"go.yaml.in/yaml/v3"
+
+	"talos-proxmox/components/planner/checks"
+	"talos-proxmox/components/spec"
+)
+
+// oldNames is the kernel argument that makes Linux call network interfaces eth0 and so on.
+const oldNames = "net.ifnames=0"
+
+// inMeta says whether the image of each node holds its address.
+func (r *resolver) inMeta() bool {
+	s := r.Spec
+
+	return s.Image.Source == spec.SourceFactory && s.Image.Platform == spec.PlatformMetal &&
+		s.Network.Addressing == spec.AddressingStatic
+}
+
+func (r *resolver) checkKernelArgs(path string, args []string) {
+	for i, arg := range args {
+		switch fields := strings.Fields(arg); {
+		case len(fields) == 0:
+			r.Problems.Add(checks.At(path, i), "must be a kernel argument", arg, "write it like console=ttyS0, or leave it out")
+		case r.inMeta() && slices.ContainsFunc(fields,
+			func(f string) bool { return strings.HasPrefix(f, "net.ifnames=") && f != oldNames }):
+			r.Problems.Add(checks.At(path, i),
+				"must not rename the network interface eth0, because the address in the image is for that name",
+				arg, "leave it out")
+		case r.Spec.Cluster.Bootstrap != spec.BootstrapExternal:
+			r.checkConfigurationArgs(checks.At(path, i), fields)
+		}
+	}
+}
+
+// checkConfigurationArgs: a node that has its configuration from kernel arguments never waits for ours. They may hold
+// credentials.
+func (r *resolver) checkConfigurationArgs(path string, args []string) {
+	for _, arg := range args {
+		name, value, given := strings.Cut(arg, "=")
+		rule := ""
+
+		switch {
+		case !given:
+		case name == constants.KernelParamConfig:
+			rule = "makes the node fetch a machine configuration, and this program sends one"
+		case name == constants.KernelParamConfigInline || name == constants.KernelParamConfigEarly:
+			if completeConfiguration(value) {
+				rule = "gives the node a machine configuration, and this program sends one"
+			}
+		}
+
+		if rule != "" {
+			r.Problems.Add(path, rule, name+"=...", "leave it out, or set cluster.bootstrap to external")
+
+			return
+		}
+	}
+}
+
+// completeConfiguration says that Talos boots with the configuration in a kernel argument, or fails at it. With parts of
+// one, such as the alias of a link, it waits for the rest as without: what is complete holds a document without a kind.
+func completeConfiguration(value string) bool {
+	packed, err := base64.StdEncoding.DecodeString(value)
+	if err != nil {
+		return true
+	}
+
+	reader, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderMaxMemory(maxConfiguration))
+	if err != nil {
+		return true
+	}
+	defer reader.Close()
+
+	for documents := yaml.NewDecoder(io.LimitReader(reader, maxConfiguration)); ; {
+		var document map[string]any
+
+		switch err := documents.Decode(&document); {
+		case errors.Is(err, io.EOF):
+			return false
+		case err != nil || document != nil && document["kind"] == nil:
+			return true
+		}
+	}
+}
+
+// maxConfiguration is more than the kernel takes for all of its arguments.
+const maxConfiguration = 1 << 20

@@ -342,13 +342,6 @@ func (r *resolver) checkISO(path string, iso spec.ISOImage) {
 	}
 }
 
-// addProblemOnce adds a problem that several pools may share.
-func (r *resolver) addProblemOnce(path, rule, value, remedy string) {
-	if p := (spec.Problem{Path: path, Rule: rule, Value: value, Remedy: remedy}); !slices.Contains(r.Problems, p) {
-		r.Problems = append(r.Problems, p)
-	}
-}
-
 // imageKey is the same for nodes that boot from the same image.
 func imageKey(p plan.PlannedPool, node string) string {
 	b := p.Image

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -96,3 +97,69 @@ func completeConfiguration(value string) bool {
 
 // maxConfiguration is more than the kernel takes for all of its arguments.
 const maxConfiguration = 1 << 20
+
+var (
+	// oldLink is how Linux calls a link with net.ifnames=0, newLink how udev does without (systemd.net-naming-scheme).
+	oldLink = regexp.MustCompile(`^eth[0-9]+$`)
+	newLink = regexp.MustCompile(`^en[opsx][0-9a-f]`)
+)
+
+// checkKubeVIPLink: kube-vip ends where no link has the name that it is told. Talos gives its images for nocloud
+// net.ifnames=0, and the program those that hold addresses. What is in a template or an ISO file is not known.
+func (r *resolver) checkKubeVIPLink() {
+	const (
+		path   = "cluster.endpoint.interface"
+		remedy = "set the name of a control plane's link, as talosctl get links shows it"
+	)
+
+	link := r.Spec.Cluster.Endpoint.Interface
+	if r.IsK3s() || r.Spec.Cluster.Endpoint.Mode != spec.EndpointKubeVIP ||
+		r.Spec.Cluster.Bootstrap == spec.BootstrapExternal {
+		return
+	}
+
+	for _, p := range r.pools {
+		if p.Role != spec.RoleControlPlane || r.patchesLink(p, link) {
+			continue
+		}
+
+		note, is := r.addProblemOnce, "is"
+		if r.Spec.Image.Source != spec.SourceFactory {
+			note, is = r.warnOnce, "may be"
+		}
+
+		switch old := r.hasOldNames(p); {
+		case old && newLink.MatchString(link):
+			note(path, is+" no link of the image: with net.ifnames=0, Talos calls links eth0 and so on", link, remedy)
+		// Of two such arguments in an image for nocloud, Talos' own is one.
+		case !old && r.Spec.Image.Platform == spec.PlatformMetal && oldLink.MatchString(link):
+			note(path, is+" no link of the image: without net.ifnames=0, Talos calls links ens18, enp6s18 and so on", link,
+				remedy+", or add net.ifnames=0 to the kernel arguments of the image")
+		}
+	}
+}
+
+// hasOldNames says whether Linux calls the links of a pool's nodes eth0 and so on, as far as the configuration says.
+func (r *resolver) hasOldNames(p *pool) bool {
+	old := r.Spec.Image.Platform == spec.PlatformNoCloud
+
+	for _, arg := range strings.Fields(strings.Join(p.planned.Image.KernelArgs, " ")) {
+		if strings.HasPrefix(arg, "net.ifnames=") {
+			old = arg == oldNames
+		}
+	}
+
+	return old
+}
+
+// patchesLink says whether a patch may give a link its name.
+func (r *resolver) patchesLink(p *pool, link string) bool {
+	all := slices.Concat(r.Spec.Cluster.Patches, p.Patches)
+	for _, m := range p.members {
+		all = append(all, m.Patches...)
+	}
+
+	return slices.ContainsFunc(all, func(p spec.Patch) bool {
+		return strings.Contains(p.Text, link) || strings.Contains(p.Text, "net.ifnames")
+	})
+}

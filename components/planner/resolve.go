@@ -50,6 +50,7 @@ func (r *resolver) resolve() *plan.Plan {
 	r.CheckBackup(p)
 	r.checkHosts()
 	r.checkImage()
+	r.checkKubeVIPLink()
 	r.checkShapes()
 
 	for _, pool := range r.pools {

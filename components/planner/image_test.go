@@ -194,8 +194,8 @@ func TestKubeVIPLink(t *testing.T) {
 		patch      string
 		want, warn []string
 	}{
-		"metal":                    {image: factory(spec.PlatformMetal), reserved: true, link: "enp6s18"},
-		"metal, old name":          {image: factory(spec.PlatformMetal), reserved: true, link: "eth0", want: is(newer)},
+		"metal":           {image: factory(spec.PlatformMetal), reserved: true, link: "enp6s18"},
+		"metal, old name": {image: factory(spec.PlatformMetal), reserved: true, link: "eth0", want: is(newer)},
 		"metal, old names": {
 			image: factory(spec.PlatformMetal, "quiet net.ifnames=0"), reserved: true, link: "eth0",
 		},

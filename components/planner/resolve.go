@@ -75,6 +75,7 @@ func (r *resolver) resolve() *plan.Plan {
 	}
 
 	r.CheckServiceAddresses(p)
+	r.checkK3sAddresses(p)
 	r.CheckAddonVolumes(p)
 	r.CheckWorkerConfiguration(p)
 	r.openPools(p)

@@ -69,8 +69,9 @@ func (r *resolver) checkConfigurationArgs(path string, args []string) {
 	}
 }
 
-// completeConfiguration says that Talos boots with the configuration in a kernel argument, or fails at it. With parts of
-// one, such as the alias of a link, it waits for the rest as without: what is complete holds a document without a kind.
+// completeConfiguration says that Talos boots with the configuration in a kernel argument, or fails at it. With parts
+// of one, such as the alias of a link, it waits for the rest as without: what is complete holds a document without a
+// kind.
 func completeConfiguration(value string) bool {
 	packed, err := base64.StdEncoding.DecodeString(value)
 	if err != nil {

@@ -94,9 +94,9 @@ func (l RegistryLogin) wrong() string {
 	case ways > 1:
 		return "has several logins, of which nodes would use one: leave one of username and password, auth and identityToken"
 	case l.CA != "" && !holdsCertificate(l.CA):
-		return "has a ca that is no certificate: " + inPEM
+		return "has a ca that is not a certificate: " + inPEM
 	case l.Certificate != "" && !holdsCertificate(l.Certificate):
-		return "has a certificate that is none: " + inPEM
+		return "has a certificate that is not one: " + inPEM
 	}
 
 	if l.Key != "" {

@@ -1,6 +1,7 @@
 package k3sconfig
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/siderolabs/crypto/x509"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
@@ -140,8 +142,13 @@ func TestRegistryLogins(t *testing.T) {
 	p := planned(t)
 	agent := Node{Planned: p.Nodes()[3], Server: "https://10.0.0.11:6443"}
 
-	text, err := UserData(p, agent, identity(), Secrets{RegistryLogins: "registry.lan:5000: {username: a, password: b, " +
-		"ca: CA, certificate: CERT, key: KEY}\nghcr.io: {identityToken: t}"})
+	client, err := x509.NewSelfSignedCertificateAuthority()
+	require.NoError(t, err)
+
+	certificate, key := string(client.CrtPEM), string(client.KeyPEM)
+
+	text, err := UserData(p, agent, identity(), Secrets{RegistryLogins: fmt.Sprintf("registry.lan:5000: {username: a, "+
+		"password: b, ca: %[1]q, certificate: %[1]q, key: %[2]q}\nghcr.io: {identityToken: t}", certificate, key)})
 	require.NoError(t, err)
 
 	read, err := cloudinit.Parse(text)
@@ -157,7 +164,7 @@ func TestRegistryLogins(t *testing.T) {
       cert_file: /etc/rancher/k3s/registries/registry.lan_5000.client.crt
       key_file: /etc/rancher/k3s/registries/registry.lan_5000.client.key`, file.Content)
 
-	for name, want := range map[string]string{"ca.crt": "CA", "client.crt": "CERT", "client.key": "KEY"} {
+	for name, want := range map[string]string{"ca.crt": certificate, "client.crt": certificate, "client.key": key} {
 		file, there := read.File("/etc/rancher/k3s/registries/registry.lan_5000." + name)
 		require.True(t, there, name)
 		require.Equal(t, want, file.Content)

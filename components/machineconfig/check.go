@@ -190,6 +190,7 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 			}
 		}
 
+		c.checkAddresses(p, pool, node, generated, whole, all)
 		c.checkOverrides(decided, (&checker{}).apply(planned, programs(mine), node), whole, all, node)
 
 		for _, w := range warnings {

@@ -204,6 +204,43 @@ func clusterNetworks(p *plan.Plan) []need {
 	}
 }
 
+// checkAddresses: Talos takes no address of the networks of pods and services for that of a node, and these hide what
+// else has one. Both configurations are of the same node: without patches, and with all.
+func (c *checker) checkAddresses(p *plan.Plan, pool plan.PlannedPool, node plan.Node, base, whole talosconfig.Provider,
+	patches []spec.Patch,
+) {
+	all := p.FixedAddresses()
+	if a, ok := pool.FixedAddress(node); ok {
+		all = append(all, a)
+	}
+
+	for _, a := range all {
+		// Of a network that holds all of network.cidr, clusterNetworks says so.
+		in := func(own netip.Prefix) bool {
+			return a.In(own) && (!own.Contains(p.Network.Addr()) || p.Network.Bits() < own.Bits())
+		}
+		hidden := func(cfg talosconfig.Provider) bool {
+			pods, services := clusterNetworksOf(cfg)
+
+			return slices.ContainsFunc(slices.Concat(pods, services), in)
+		}
+
+		switch {
+		case !hidden(whole):
+		case hidden(base):
+			c.note(&c.problems, spec.Problem{
+				Path: a.Path, Rule: "must not lie in the networks of pods and services, " + constants.DefaultIPv4PodCIDR +
+					" and " + constants.DefaultIPv4ServiceCIDR, Value: a.Value,
+				Remedy: "choose another address, or set others for pods and services in a patch " +
+					"(cluster.network.podSubnets, serviceSubnets)",
+			})
+		default:
+			c.note(&c.problems, blame(base, patches, node, "the networks of pods and services must not hold an address of "+
+				a.Path, hidden))
+		}
+	}
+}
+
 // clusterNetworksOf are the networks of pods and services; Talos refuses other texts by itself.
 func clusterNetworksOf(cfg talosconfig.Provider) (pods, services []netip.Prefix) {
 	n := cfg.K8sNetworkConfig()

@@ -252,3 +252,98 @@ func TestNodesAmongPods(t *testing.T) {
 			"others for pods and services in a patch (cluster.network.podSubnets, serviceSubnets)")
 	}
 }
+
+// TestAddressesAmongPods: no node, router, endpoint or load balancer has an address of the networks of pods and services.
+func TestAddressesAmongPods(t *testing.T) {
+	t.Parallel()
+
+	const (
+		end = "; choose another address, or set others for pods and services in a patch (cluster.network.podSubnets, " +
+			"serviceSubnets)"
+		among = ": must not lie in the networks of pods and services, 10.244.0.0/16 and 10.96.0.0/12 (given: "
+		moved = "cluster.patches[0]: the networks of pods and services must not hold an address of "
+		given = " (given: own.yaml, for home-control-1); correct the patch"
+		patch = "cluster: {network: {podSubnets: [10.112.0.0/16], serviceSubnets: [10.113.0.0/16]}}"
+	)
+
+	for name, test := range map[string]struct {
+		patch  string
+		change func(*spec.Spec)
+		want   []string
+	}{
+		"outside": {},
+		"nodes": {
+			change: func(s *spec.Spec) {
+				s.Pools["worker"] = spec.Pool{Role: spec.RoleWorker, Count: new(3), Addresses: "10.244.0.21-29"}
+			},
+			want: []string{"pools.worker.addresses" + among + "10.244.0.21)" + end},
+		},
+		"a node": {
+			change: func(s *spec.Spec) {
+				s.Pools["worker"].Nodes["2"] = spec.NodeSpec{Address: "10.111.255.254"}
+			},
+			want: []string{"pools.worker.nodes.2.address" + among + "10.111.255.254)" + end},
+		},
+		"the router": {
+			change: func(s *spec.Spec) { s.Network.Gateway = "10.100.0.1" },
+			want:   []string{"network.gateway" + among + "10.100.0.1)" + end},
+		},
+		"the endpoint": {
+			change: func(s *spec.Spec) {
+				s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.244.0.1"}
+			},
+			want: []string{"cluster.endpoint.address" + among + "10.244.0.1)" + end},
+		},
+		"the load balancer": {
+			change: func(s *spec.Spec) {
+				s.Cluster.CNI.LoadBalancer = &spec.LoadBalancer{Addresses: []string{"10.0.9.0/24", "10.95.255.0-10.96.0.0"}}
+			},
+			want: []string{"cluster.cni.loadBalancer.addresses" + among + "10.95.255.0-10.96.0.0)" + end},
+		},
+		"the router, patched away": {
+			patch: patch, change: func(s *spec.Spec) { s.Network.Gateway = "10.100.0.1" },
+		},
+		"the router and nodes, by a patch": {
+			patch: patch, change: func(s *spec.Spec) {
+				s.Network.Gateway = "10.113.0.1"
+				s.Pools["worker"] = spec.Pool{Role: spec.RoleWorker, Count: new(3), Addresses: "10.112.0.21-29"}
+			},
+			want: []string{
+				moved + "network.gateway" + given,
+				moved + "pools.worker.addresses" + strings.ReplaceAll(given, "control", "worker"),
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := reservedSpec()
+			s.Network.CIDR = "10.0.0.0/8"
+
+			if test.change != nil {
+				test.change(&s)
+			}
+
+			if test.patch != "" {
+				s.Cluster.Patches = []spec.Patch{{Path: "cluster.patches[0]", Origin: "own.yaml", Text: test.patch}}
+			}
+
+			_, err := Check(plantest.New(t, s))
+
+			var (
+				problems spec.Problems
+				got      []string
+			)
+
+			if err != nil {
+				require.ErrorAs(t, err, &problems)
+			}
+
+			for _, p := range problems {
+				got = append(got, p.String())
+			}
+
+			assert.Equal(t, test.want, got)
+		})
+	}
+}

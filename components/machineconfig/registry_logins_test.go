@@ -1,8 +1,10 @@
 package machineconfig
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/siderolabs/crypto/x509"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/planner/plantest"
@@ -37,9 +39,12 @@ func TestSecretManifests(t *testing.T) {
 
 // TestRegistryLogins: each generation of Talos reads the logins of registries.
 func TestRegistryLogins(t *testing.T) {
-	const logins = `registry.lan:5000: { username: robot, password: secret }
-mirror.lan: { identityToken: token, ca: "` + "-----BEGIN CERTIFICATE-----" + `" }
-`
+	authority, err := x509.NewSelfSignedCertificateAuthority()
+	require.NoError(t, err)
+
+	ca := string(authority.CrtPEM)
+	logins := "registry.lan:5000: { username: robot, password: secret }\n" +
+		fmt.Sprintf("mirror.lan: { identityToken: token, ca: %q }\n", ca)
 
 	for name, versions := range map[string]spec.Versions{"1.11": plantest.Talos111, "1.12": plantest.Talos112} {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +63,7 @@ mirror.lan: { identityToken: token, ca: "` + "-----BEGIN CERTIFICATE-----" + `" 
 			require.Equal(t, "robot", auths["registry.lan:5000"].Username())
 			require.Equal(t, "secret", auths["registry.lan:5000"].Password())
 			require.Equal(t, "token", auths["mirror.lan"].IdentityToken())
-			require.Equal(t, "-----BEGIN CERTIFICATE-----", string(worker.RegistryTLSConfigs()["mirror.lan"].CA()))
+			require.Equal(t, ca, string(worker.RegistryTLSConfigs()["mirror.lan"].CA()))
 		})
 	}
 

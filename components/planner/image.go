@@ -109,27 +109,6 @@ func (r *resolver) checkFactory() {
 	r.checkKernelArgs("image.factory.kernelArgs", f.KernelArgs)
 }
 
-func (r *resolver) checkKernelArgs(path string, args []string) {
-	for i, arg := range args {
-		switch fields := strings.Fields(arg); {
-		case len(fields) == 0:
-			r.Problems.Add(checks.At(path, i), "must be a kernel argument", arg, "write it like console=ttyS0, or leave it out")
-		case r.inMeta() && slices.ContainsFunc(fields,
-			func(f string) bool { return strings.HasPrefix(f, "net.ifnames=") && f != oldNames }):
-			r.Problems.Add(checks.At(path, i),
-				"must not rename the network interface eth0, because the address in the image is for that name",
-				arg, "leave it out")
-		case r.Spec.Cluster.Bootstrap != spec.BootstrapExternal && slices.ContainsFunc(fields, fetchesConfiguration):
-			// Its URL may hold credentials.
-			r.Problems.Add(checks.At(path, i), "makes the node fetch a machine configuration, and this program sends one",
-				"talos.config=...", "leave it out, or set cluster.bootstrap to external")
-		}
-	}
-}
-
-// fetchesConfiguration says that a kernel argument has Talos fetch its configuration: such a node never waits for ours.
-func fetchesConfiguration(arg string) bool { return strings.HasPrefix(arg, "talos.config=") }
-
 func (r *resolver) checkSchematic(path string, s *spec.Schematic) {
 	switch {
 	case s == nil:
@@ -238,17 +217,6 @@ func (r *resolver) bootImage(p *pool) plan.BootImage {
 	b.Keep = b.Keep || (b.URL != "" || b.FactoryURL != "") && b.Format != spec.FormatDisk && !b.Detach
 
 	return b
-}
-
-// oldNames is the kernel argument that makes Linux call network interfaces eth0 and so on.
-const oldNames = "net.ifnames=0"
-
-// inMeta says whether the image of each node holds its address.
-func (r *resolver) inMeta() bool {
-	s := r.Spec
-
-	return s.Image.Source == spec.SourceFactory && s.Image.Platform == spec.PlatformMetal &&
-		s.Network.Addressing == spec.AddressingStatic
 }
 
 // short are the names of extensions without the publisher that is meant when none is named; sorted, each once.
@@ -371,13 +339,6 @@ func (r *resolver) checkISO(path string, iso spec.ISOImage) {
 			r.addProblemOnce(path+".checksum", "must be a SHA-256 checksum", iso.Checksum,
 				"write it like sha256: and 64 hexadecimal digits, as sha256sum prints them")
 		}
-	}
-}
-
-// addProblemOnce adds a problem that several pools may share.
-func (r *resolver) addProblemOnce(path, rule, value, remedy string) {
-	if p := (spec.Problem{Path: path, Rule: rule, Value: value, Remedy: remedy}); !slices.Contains(r.Problems, p) {
-		r.Problems = append(r.Problems, p)
 	}
 }
 

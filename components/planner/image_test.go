@@ -1,10 +1,15 @@
 package planner
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/spec"
 )
@@ -101,6 +106,147 @@ func TestLinkName(t *testing.T) {
 			if diff := cmp.Diff(c.want, placed(t, s).Pools[0].Image.KernelArgs); diff != "" {
 				t.Error(diff)
 			}
+		})
+	}
+}
+
+// TestConfigurationInArguments: a node with a configuration of its own never waits for ours; with a part of one, it does.
+func TestConfigurationInArguments(t *testing.T) {
+	t.Parallel()
+
+	const (
+		end     = "leave it out, or set cluster.bootstrap to external"
+		alias   = "apiVersion: v1alpha1\nkind: LinkAliasConfig\nname: net0\nselector: {match: 'true'}\n"
+		whole   = "version: v1alpha1\nmachine: {type: worker}\n"
+		fetched = "makes the node fetch a machine configuration, and this program sends one (given: talos.config=...); " + end
+		inline  = "gives the node a machine configuration, and this program sends one (given: talos.config.inline=...); " + end
+	)
+
+	packed := func(text string) string {
+		writer, err := zstd.NewWriter(nil)
+		require.NoError(t, err)
+
+		return base64.StdEncoding.EncodeToString(writer.EncodeAll([]byte(text), nil))
+	}
+
+	for name, test := range map[string]struct {
+		arg, want string
+		external  bool
+	}{
+		"none":            {arg: "talos.config.oauth.client_id=hunter2"},
+		"fetched":         {arg: "quiet talos.config=https://hunter2@config.lan/", want: fetched},
+		"complete":        {arg: "talos.config.inline=" + packed(whole), want: inline},
+		"complete, twice": {arg: "talos.config.inline=" + packed(alias+"---\n"+whole), want: inline},
+		"complete, early": {arg: "talos.config.early=" + packed(whole), want: strings.Replace(inline, "inline", "early", 1)},
+		"a part":          {arg: "talos.config.inline=" + packed("---\n"+alias+"---\n"+alias)},
+		"of others":       {arg: "talos.config.inline=" + packed(whole), external: true},
+		"not packed":      {arg: "talos.config.inline=hunter2", want: inline},
+		"not compressed": {
+			arg: "talos.config.inline=" + base64.StdEncoding.EncodeToString([]byte("hunter2")), want: inline,
+		},
+		"not YAML": {arg: "talos.config.inline=" + packed("{"), want: inline},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := booting(spec.Image{Factory: spec.FactoryImage{KernelArgs: []string{"console=ttyS0", test.arg}}})
+			if test.external {
+				s.Cluster.Bootstrap, s.Cluster.Versions.Kubernetes = spec.BootstrapExternal, ""
+			}
+
+			var want []string
+			if test.want != "" {
+				want = []string{"image.factory.kernelArgs[1]: " + test.want}
+			}
+
+			assert.Equal(t, want, said(t, s))
+		})
+	}
+}
+
+// TestKubeVIPLink: the name of kube-vip's link is one that Linux gives, as far as the image says.
+func TestKubeVIPLink(t *testing.T) {
+	t.Parallel()
+
+	const (
+		set   = "set the name of a control plane's link, as talosctl get links shows it"
+		newer = " no link of the image: without net.ifnames=0, Talos calls links ens18, enp6s18 and so on (given: eth0); " +
+			set + ", or add net.ifnames=0 to the kernel arguments of the image"
+		reservation = "network.addressing: a reservation is not needed: the factory writes the address into the image " +
+			"(given: reserved); use static"
+		older = " no link of the image: with net.ifnames=0, Talos calls links eth0 and so on (given: ens18); " + set
+	)
+
+	is := func(rule string) []string { return []string{"cluster.endpoint.interface: is" + rule} }
+	may := func(rule string) []string { return []string{"cluster.endpoint.interface: may be" + rule} }
+	factory := func(platform spec.Platform, args ...string) spec.Image {
+		return spec.Image{Platform: platform, Factory: spec.FactoryImage{KernelArgs: args}}
+	}
+	iso := func(platform spec.Platform) spec.Image {
+		return spec.Image{Source: spec.SourceISO, Platform: platform, ISO: spec.ISOImage{Volume: "local:iso/talos.iso"}}
+	}
+
+	for name, test := range map[string]struct {
+		image      spec.Image
+		reserved   bool
+		link       string
+		pool       []string
+		patch      string
+		want, warn []string
+	}{
+		"metal":           {image: factory(spec.PlatformMetal), reserved: true, link: "enp6s18"},
+		"metal, old name": {image: factory(spec.PlatformMetal), reserved: true, link: "eth0", want: is(newer)},
+		"metal, old names": {
+			image: factory(spec.PlatformMetal, "quiet net.ifnames=0"), reserved: true, link: "eth0",
+		},
+		"metal, old names of pool": {
+			image: factory(spec.PlatformMetal), reserved: true, link: "eth0", pool: []string{"net.ifnames=0"},
+		},
+		"metal, named by a patch": {
+			image: factory(spec.PlatformMetal), reserved: true, link: "eth0", patch: "kind: LinkAliasConfig\nname: eth0",
+		},
+		"metal, bond":                    {image: factory(spec.PlatformMetal), reserved: true, link: "bond0"},
+		"metal with addresses":           {image: factory(spec.PlatformMetal), link: "eth0"},
+		"metal with addresses, new name": {image: factory(spec.PlatformMetal), link: "ens18", want: is(older)},
+		"nocloud":                        {image: factory(spec.PlatformNoCloud), link: "eth0"},
+		"nocloud, new name":              {image: factory(spec.PlatformNoCloud), link: "ens18", want: is(older)},
+		"nocloud, new names":             {image: factory(spec.PlatformNoCloud, "net.ifnames=1"), link: "ens18"},
+		"nocloud, new names, but an old": {image: factory(spec.PlatformNoCloud, "net.ifnames=1"), link: "eth0"},
+		"template":                       {image: small().Image, link: "eth0", warn: may(newer)},
+		"template, new name":             {image: small().Image, link: "ens18"},
+		"ISO file":                       {image: iso(spec.PlatformMetal), link: "eth0", warn: may(newer)},
+		"ISO file for nocloud":           {image: iso(spec.PlatformNoCloud), link: "eth0"},
+		"ISO file for nocloud, new name": {image: iso(spec.PlatformNoCloud), link: "ens18", warn: may(older)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := booting(test.image).scheduling()
+			s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointKubeVIP, Address: "10.0.0.201", Interface: test.link}
+
+			if test.reserved {
+				s.Network.Addressing = spec.AddressingReserved
+				test.warn = append(test.warn, reservation)
+			}
+
+			if test.patch != "" {
+				s.Cluster.Patches = []spec.Patch{{Text: test.patch}}
+			}
+
+			pool := s.Pools["control"]
+			pool.Image.KernelArgs = test.pool
+			s = s.with("control", pool)
+
+			if got := said(t, s); !assert.Equal(t, test.want, got) || got != nil {
+				return
+			}
+
+			var warnings []string
+			for _, w := range placed(t, s).Warnings {
+				warnings = append(warnings, w.String())
+			}
+
+			assert.Equal(t, test.warn, warnings)
 		})
 	}
 }

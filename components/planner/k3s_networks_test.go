@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -76,6 +77,47 @@ func TestK3sNetworks(t *testing.T) {
 			}
 
 			assert.Equal(t, test.want, got)
+		})
+	}
+}
+
+// TestK3sAddresses: no node, router or endpoint has an address of the networks of pods and services.
+func TestK3sAddresses(t *testing.T) {
+	t.Parallel()
+
+	const (
+		pods     = ": must lie outside of 10.42.0.0/16, which K3s has for pods and services (given: "
+		services = ": must lie outside of 10.43.0.0/16, which K3s has for pods and services (given: "
+		end      = "); choose another address"
+	)
+
+	for name, test := range map[string]struct {
+		gateway   string
+		addresses spec.Range
+		pods      string
+		want      []string
+	}{
+		"outside":    {},
+		"nodes":      {addresses: "10.42.0.21-10.42.0.29", want: []string{"pools.worker.addresses" + pods + "10.42.0.21" + end}},
+		"the router": {gateway: "10.43.0.1", want: []string{"network.gateway" + services + "10.43.0.1" + end}},
+		"elsewhere":  {addresses: "10.42.0.21-10.42.0.29", pods: "10.100.0.0/16"},
+		"both": {
+			gateway: "10.43.0.1", addresses: "10.43.0.21-10.43.0.29",
+			want: []string{
+				"network.gateway" + services + "10.43.0.1" + end, "pools.worker.addresses" + services + "10.43.0.21" + end,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			worker := workersWith(spec.VMSpec{})
+			worker.Addresses = cmp.Or(test.addresses, worker.Addresses)
+			s := onK3s(small().with("worker", worker))
+			s.Network.CIDR, s.Network.Gateway = "10.0.0.0/8", cmp.Or(test.gateway, "10.0.0.1")
+			s.K3s = &spec.K3s{ClusterCIDR: test.pods}
+
+			assert.Equal(t, test.want, said(t, s))
 		})
 	}
 }

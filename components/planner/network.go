@@ -181,3 +181,38 @@ func (r *resolver) checkK3sNetwork(k *plan.PlannedK3s) {
 		}
 	}
 }
+
+// checkK3sAddresses: pods and services would hide what has an address of their networks. Of a network that holds all of
+// network.cidr, checkK3sNetwork says so.
+func (r *resolver) checkK3sAddresses(p *plan.Plan) {
+	if !r.IsK3s() {
+		return
+	}
+
+	all := p.FixedAddresses()
+
+	for _, pool := range p.Pools {
+		for _, n := range pool.Nodes {
+			if a, ok := pool.FixedAddress(n); ok {
+				all = append(all, a)
+			}
+		}
+	}
+
+	for _, own := range []netip.Prefix{p.K3s.Pods, p.K3s.Services} {
+		if r.network.IsValid() && own.Contains(r.network.Addr()) && r.network.Bits() >= own.Bits() {
+			continue
+		}
+
+		reported := map[string]bool{}
+
+		for _, a := range all {
+			if a.In(own) && !reported[a.Path] {
+				reported[a.Path] = true
+
+				r.Problems.Add(a.Path, "must lie outside of "+own.String()+", which K3s has for pods and services", a.Value,
+					"choose another address")
+			}
+		}
+	}
+}

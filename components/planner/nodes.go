@@ -120,7 +120,7 @@ func (r *resolver) node(p *pool, s spec.VMSpec) plan.Node {
 
 	if image.Template == "" {
 		n.Machine = cmp.Or(n.Machine, "q35")
-		n.Firmware = cmp.Or(n.Firmware, "ovmf")
+		n.Firmware = cmp.Or(n.Firmware, defaultFirmware)
 		n.SCSIController = cmp.Or(n.SCSIController, "virtio-scsi-pci")
 		n.BootOrder = []string{n.Disks[0].Interface}
 	}

@@ -50,6 +50,7 @@ func (r *resolver) resolve() *plan.Plan {
 	r.CheckBackup(p)
 	r.checkHosts()
 	r.checkImage()
+	r.checkKubeVIPLink()
 	r.checkShapes()
 
 	for _, pool := range r.pools {
@@ -74,6 +75,7 @@ func (r *resolver) resolve() *plan.Plan {
 	}
 
 	r.CheckServiceAddresses(p)
+	r.checkK3sAddresses(p)
 	r.CheckAddonVolumes(p)
 	r.CheckWorkerConfiguration(p)
 	r.openPools(p)

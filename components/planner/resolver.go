@@ -64,6 +64,20 @@ type specKey struct {
 	value      string
 }
 
+// addProblemOnce adds a problem that several pools may share.
+func (r *resolver) addProblemOnce(path, rule, value, remedy string) {
+	if p := (spec.Problem{Path: path, Rule: rule, Value: value, Remedy: remedy}); !slices.Contains(r.Problems, p) {
+		r.Problems = append(r.Problems, p)
+	}
+}
+
+// warnOnce notes what several pools may share, and what does not stop the program.
+func (r *resolver) warnOnce(path, rule, value, remedy string) {
+	if p := (spec.Problem{Path: path, Rule: rule, Value: value, Remedy: remedy}); !slices.Contains(r.Warnings, p) {
+		r.Warnings = append(r.Warnings, p)
+	}
+}
+
 func valueOr[T any](v *T, fallback T) T {
 	if v == nil {
 		return fallback

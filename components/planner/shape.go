@@ -20,6 +20,11 @@ var (
 	volumeName = regexp.MustCompile(`^[A-Za-z0-9-]{1,34}$`)
 	// tag is what Proxmox VE stores as it is given.
 	tag = regexp.MustCompile(`^[a-z0-9_][a-z0-9_\-+.]*$`)
+	// olderCPUs are the CPU types of Proxmox VE that lack instructions of x86-64-v2.
+	olderCPUs = []string{
+		"486", "Conroe", "Opteron_G1", "Opteron_G2", "Opteron_G3", "Penryn", "athlon", "core2duo", "coreduo", "kvm32",
+		"kvm64", "pentium", "pentium2", "pentium3", "phenom", "qemu32", "qemu64",
+	}
 )
 
 // checkShapes checks what each level sets by itself, so that a problem names the place where it is.
@@ -75,6 +80,7 @@ func (r *resolver) checkShape(path string, s spec.VMSpec) {
 	}
 
 	r.CheckName(path+".cpuType", s.CPUType, "a CPU type")
+	r.checkCPUType(path+".cpuType", s.CPUType)
 	r.CheckName(path+".resourcePool", s.ResourcePool, "a resource pool")
 	r.CheckName(path+".haGroup", s.HAGroup, "a high-availability group")
 	r.checkChoice(path+".machine", s.Machine, "q35", "i440fx")
@@ -188,6 +194,14 @@ func (r *resolver) checkVolume(path string, v *spec.Volume) {
 // leastTalosOfVolumes is the first minor version of Talos with user volumes.
 const leastTalosOfVolumes = 10
 
+// checkCPUType: Talos is compiled for x86-64-v2, and its init halts on less.
+func (r *resolver) checkCPUType(path string, value *string) {
+	if value != nil && !r.IsK3s() && slices.Contains(olderCPUs, *value) {
+		r.Problems.Add(path, "must offer the instructions of x86-64-v2: Talos does not boot without them", *value,
+			"set x86-64-v2-AES or host")
+	}
+}
+
 func (r *resolver) checkChoice(path string, value *string, allowed ...string) {
 	if value != nil {
 		checks.OneOf(&r.Problems, path, *value, allowed...)
@@ -220,6 +234,8 @@ func (r *resolver) checkWhole(path string, p *pool, own, s spec.VMSpec) {
 	}
 
 	disks := r.disks(s)
+	r.checkSCSIController(path+".scsiController", s, disks)
+
 	seen := map[string]string{}
 	volumes := map[string]string{}
 
@@ -275,6 +291,33 @@ func (r *resolver) checkWhole(path string, p *pool, own, s spec.VMSpec) {
 			r.Problems.Add(disk+".iothread", "is not supported for a SATA disk", "true",
 				"leave it out, or choose another interface")
 		}
+	}
+}
+
+// defaultFirmware is that of VMs that are no clones.
+const defaultFirmware = "ovmf"
+
+// checkSCSIController: a controller needs a driver, in the firmware for the system disk and in Linux for each disk. The
+// kernel of Talos has none for the LSI 53C895A and 53C810 (CONFIG_SCSI_SYM53C8XX_2), and OVMF as Proxmox VE builds it
+// none for these and MegaRAID.
+func (r *resolver) checkSCSIController(path string, s spec.VMSpec, disks []plan.Disk) {
+	controller := format(s.SCSIController)
+	lsi := controller == "lsi" || controller == "lsi53c810"
+	onSCSI := func(d plan.Disk) bool { return strings.HasPrefix(d.Interface, "scsi") }
+
+	firmware := format(s.Firmware)
+	if r.Spec.Image.Source != spec.SourceTemplate {
+		firmware = cmp.Or(firmware, defaultFirmware) // otherwise the template's, which is not known
+	}
+
+	const remedy = "leave it out, or put the disks on virtio or sata"
+
+	switch {
+	case lsi && !r.IsK3s() && slices.ContainsFunc(disks, onSCSI):
+		r.Problems.Add(path, "has no driver in Talos, which does not find the disks on scsi", controller, remedy)
+	case (lsi || controller == "megasas") && firmware == "ovmf" && onSCSI(disks[0]):
+		r.Problems.Add(path, "has no driver in the firmware ovmf, which does not boot the system disk on scsi", controller,
+			remedy+", or set firmware to seabios")
 	}
 }
 

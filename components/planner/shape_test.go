@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -77,6 +78,121 @@ func TestBallooningOfDefaults(t *testing.T) {
 			n := placed(t, s).Pools[1].Nodes[0]
 			assert.Equal(t, test.least, n.MinimumMemoryMiB)
 			assert.Equal(t, test.least != 4096, n.Ballooning)
+		})
+	}
+}
+
+// TestSCSIControllers: the firmware finds the system disk, and Talos all disks.
+func TestSCSIControllers(t *testing.T) {
+	t.Parallel()
+
+	const (
+		inTalos = "pools.worker.scsiController: has no driver in Talos, which does not find the disks on scsi (given: lsi); " +
+			"leave it out, or put the disks on virtio or sata"
+		inOVMF = "pools.worker.scsiController: has no driver in the firmware ovmf, which does not boot the system disk on " +
+			"scsi (given: megasas); leave it out, or put the disks on virtio or sata, or set firmware to seabios"
+	)
+
+	with := func(controller, firmware, system string, more ...string) spec.VMSpec {
+		s := spec.VMSpec{SCSIController: new(controller), Disk: spec.DiskOptions{Interface: new(system)}}
+		if firmware != "" {
+			s.Firmware = new(firmware)
+		}
+
+		for _, at := range more {
+			s.ExtraDisks = append(s.ExtraDisks, spec.ExtraDisk{SizeGiB: 5, DiskOptions: spec.DiskOptions{Interface: new(at)}})
+		}
+
+		return s
+	}
+
+	for name, test := range map[string]struct {
+		defaults, pool spec.VMSpec
+		k3s, factory   bool
+		want           []string
+	}{
+		"virtio":                {pool: with("virtio-scsi-single", "ovmf", "scsi0"), factory: true},
+		"pvscsi":                {pool: with("pvscsi", "ovmf", "scsi0"), factory: true},
+		"lsi":                   {pool: with("lsi", "seabios", "scsi0"), want: []string{inTalos}},
+		"lsi, further disk":     {pool: with("lsi", "seabios", "virtio0", "scsi0"), want: []string{inTalos}},
+		"lsi without a disk":    {pool: with("lsi", "ovmf", "virtio0", "virtio1")},
+		"lsi of K3s":            {pool: with("lsi", "seabios", "scsi0"), k3s: true},
+		"lsi of K3s, data disk": {pool: with("lsi", "ovmf", "virtio0", "scsi0"), k3s: true},
+		"lsi of K3s in OVMF": {
+			pool: with("lsi53c810", "ovmf", "scsi0"), k3s: true,
+			want: []string{strings.Replace(inOVMF, "megasas", "lsi53c810", 1)},
+		},
+		"lsi of defaults": {
+			defaults: spec.VMSpec{SCSIController: new("lsi")},
+			want:     []string{strings.Replace(inTalos, "worker", "control", 1), inTalos},
+		},
+		"megasas in OVMF":         {pool: with("megasas", "ovmf", "scsi0"), want: []string{inOVMF}},
+		"megasas in a template":   {pool: with("megasas", "", "scsi0")},
+		"megasas in a new VM":     {pool: with("megasas", "", "scsi0"), factory: true, want: []string{inOVMF}},
+		"megasas in SeaBIOS":      {pool: with("megasas", "seabios", "scsi0"), factory: true},
+		"megasas with data disks": {pool: with("megasas", "", "virtio0", "scsi0"), factory: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := small().with("worker", workersWith(test.pool))
+			s.Defaults = test.defaults
+
+			switch {
+			case test.k3s:
+				s = onK3s(s)
+			case test.factory:
+				s.Image, s.Network.Gateway = spec.Image{}, "10.0.0.1"
+			}
+
+			assert.Equal(t, test.want, said(t, s))
+		})
+	}
+}
+
+// onK3s makes a cluster of K3s of a spec.
+func onK3s(s draft) draft {
+	s.Cluster.Distribution, s.Cluster.Versions = spec.DistributionK3s, spec.Versions{K3s: "v1.34.2+k3s1"}
+	s.Image = spec.Image{Source: spec.SourceTemplate, Template: spec.TemplateImage{Control: "9100", Worker: "9100"}}
+	s.Network.CIDR, s.Network.Gateway = "10.0.0.0/15", "10.0.0.1"
+	s.Proxmox.SSH, s.Provided.SSHKey = &spec.SSH{Username: "root"}, true
+
+	return s
+}
+
+// TestCPUTypes: Talos halts on a CPU that lacks the instructions that it is compiled for.
+func TestCPUTypes(t *testing.T) {
+	t.Parallel()
+
+	refused := func(value string) string {
+		return "pools.worker.cpuType: must offer the instructions of x86-64-v2: Talos does not boot without them (given: " +
+			value + "); set x86-64-v2-AES or host"
+	}
+
+	for name, test := range map[string]struct {
+		value string
+		k3s   bool
+		want  []string
+	}{
+		"host":                         {value: "host"},
+		"the default of Proxmox VE":    {value: "x86-64-v2-AES"},
+		"the first with x86-64-v2":     {value: "Nehalem"},
+		"AMD's first with x86-64-v2":   {value: "Opteron_G4"},
+		"of the operator":              {value: "custom-kvm64"},
+		"the former default":           {value: "kvm64", want: []string{refused("kvm64")}},
+		"the last without, of Intel":   {value: "Penryn", want: []string{refused("Penryn")}},
+		"the last without, of AMD":     {value: "Opteron_G3", want: []string{refused("Opteron_G3")}},
+		"the former default, with K3s": {value: "kvm64", k3s: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := small().with("worker", workersWith(spec.VMSpec{CPUType: new(test.value)}))
+			if test.k3s {
+				s = onK3s(s)
+			}
+
+			assert.Equal(t, test.want, said(t, s))
 		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/pem"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,9 +14,6 @@ import (
 	"talos-proxmox/components/planner/checks"
 	"talos-proxmox/components/spec"
 )
-
-// registryName is a host, with a port or not, or any registry.
-var registryName = regexp.MustCompile(`^(\*|[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:\d+)?)$`)
 
 // CheckServices holds what nodes are told of services around them.
 func (r *Resolver) CheckServices(p *plan.Plan) {
@@ -35,7 +31,7 @@ func (r *Resolver) CheckServices(p *plan.Plan) {
 	for _, registry := range slices.Sorted(maps.Keys(c.RegistryMirrors)) {
 		path := "cluster.registryMirrors." + registry
 
-		if !registryName.MatchString(registry) {
+		if !spec.IsRegistry(registry) {
 			r.Problems.Add(path, "must be the name of a registry", registry, "write it like docker.io, "+
 				"registry.lan:5000 or *")
 		}

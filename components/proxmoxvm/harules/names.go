@@ -26,15 +26,26 @@ func RuleOf(n plan.Node) string {
 	case n.HAGroup != "":
 		return GroupRule(n.HAGroup)
 	case n.HA != nil && len(n.HA.Hosts) > 0:
-		return n.Cluster + "-" + n.Pool
+		return placingRule(n)
 	case n.HA != nil && n.HA.Apart:
-		return n.Cluster + "-" + n.Pool + apartSuffix
+		return placingRule(n) + apartSuffix
 	default:
 		return ""
 	}
 }
 
 const apartSuffix = "-apart"
+
+// placingRule is the rule with the hosts of a node's pool. Proxmox VE takes only names that begin with a letter
+// (pve-configid), which that of a cluster may not; an underscore is in no name of a cluster.
+func placingRule(n plan.Node) string {
+	name := n.Cluster + "-" + n.Pool
+	if name[0] >= '0' && name[0] <= '9' {
+		return "ha_" + name
+	}
+
+	return name
+}
 
 // Comment is the comment of the HA resource of a node: whose it is, and what the rules are to be. Its change is what
 // lets a hook change the rules. A mark above 0 changes it where all else is the same. A node without rules and mark has
@@ -92,7 +103,7 @@ func SID(n plan.Node) string { return "vm:" + strconv.Itoa(n.VMID) }
 // WantedRules are the rules of the pool of a node, of members of high availability. One that is not to be there has no
 // VMs: one without hosts, one with less than two VMs to keep apart, and those of a pool whose VMs are in a group.
 func WantedRules(n plan.Node, members []string) []proxmoxapi.HARule {
-	name := n.Cluster + "-" + n.Pool
+	name := placingRule(n)
 	nodes := proxmoxapi.HARule{Name: name, Kind: proxmoxapi.HANodes, Comment: ruleComment(n)}
 	apart := proxmoxapi.HARule{Name: name + apartSuffix, Kind: proxmoxapi.HAApart, Comment: ruleComment(n)}
 

@@ -203,3 +203,21 @@ func TestRuleChangedMeanwhile(t *testing.T) {
 		"belong to this cluster")
 	assert.Empty(t, taken.set)
 }
+
+// TestRuleNames: Proxmox VE takes only names that begin with a letter.
+func TestRuleNames(t *testing.T) {
+	for cluster, want := range map[string]string{"c": "c-w", "4c": "ha_4c-w", "ha-4c": "ha-4c-w"} {
+		node := plan.Node{Cluster: cluster, Pool: "w", HA: &spec.HA{Hosts: []string{"pve1"}}}
+		require.Equal(t, want, RuleOf(node))
+
+		var names []string
+		for _, rule := range WantedRules(node, nil) {
+			names = append(names, rule.Name)
+		}
+
+		require.Equal(t, []string{want + "-apart", want}, names)
+
+		node.HA = &spec.HA{Apart: true}
+		require.Equal(t, want+"-apart", RuleOf(node))
+	}
+}

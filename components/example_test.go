@@ -230,6 +230,8 @@ func (oneTemplate) Bridges(context.Context, string) ([]proxmoxapi.Bridge, error)
 	return []proxmoxapi.Bridge{{Name: "vmbr0"}}, nil
 }
 
+func (oneTemplate) ResourcePools(context.Context) ([]string, error) { return nil, nil }
+
 func (oneTemplate) Time(context.Context, string) (time.Time, error) { return time.Now(), nil }
 
 func (oneTemplate) Permissions(context.Context) (proxmoxapi.Permissions, error) {

@@ -78,6 +78,12 @@ func (fakeProxmox) Permissions(context.Context) (proxmoxapi.Permissions, error) 
 	return proxmoxapi.Permissions{"/": all}, nil
 }
 
+func (fakeProxmox) ResourcePools(context.Context) ([]string, error) {
+	return []string{"a", "dev", "talos"}, nil
+}
+
+func (fakeProxmox) SharedStores(context.Context) (map[string]bool, error) { return nil, nil }
+
 func (fakeProxmox) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) { return nil, nil }
 
 // silentNetwork is a network without answers.

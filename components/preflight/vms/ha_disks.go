@@ -8,8 +8,8 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// warnLocalDisks warns of high availability for VMs whose disks a host does not share: after its loss, no other host has
-// what they start from. A replicated disk is a copy of before, which Proxmox VE does start.
+// warnLocalDisks warns of high availability for VMs whose disks a host does not share: after its loss, no other host
+// has what they start from. A replicated disk is a copy of before, which Proxmox VE does start.
 func (c *Checker) warnLocalDisks(ctx context.Context) error {
 	var shared map[string]bool
 

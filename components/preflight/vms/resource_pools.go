@@ -9,8 +9,8 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// CheckResourcePools checks that the resource pools of nodes are there: Proxmox VE refuses to create a VM in another one
-// and to move one there, in the middle of the update. It lists a pool to those only who may see it.
+// CheckResourcePools checks that the resource pools of nodes are there: Proxmox VE refuses to create a VM in another
+// one and to move one there, in the middle of the update. It lists a pool to those only who may see it.
 func (c *Checker) CheckResourcePools(ctx context.Context) error {
 	joins := slices.DeleteFunc(slices.Clone(c.Plan.Nodes()), func(n plan.Node) bool {
 		return n.ResourcePool == "" || slices.ContainsFunc(c.VMs, func(v proxmoxapi.VM) bool {

@@ -91,6 +91,10 @@ type silentNetwork struct{}
 
 func (silentNetwork) Listening(context.Context, netip.Addr) int { return 0 }
 
+func (silentNetwork) Resolves(context.Context, string) bool { return true }
+
+func (silentNetwork) Source(context.Context, netip.Addr) netip.Addr { return netip.Addr{} }
+
 // Extensions are all that tests name.
 func (silentNetwork) Extensions(context.Context, string, string) ([]string, error) {
 	return []string{

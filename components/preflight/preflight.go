@@ -79,10 +79,10 @@ func (c *checker) run(ctx context.Context) error {
 		c.checkMinimums, c.hosts.CheckVersion, c.hosts.CheckUnreachableHosts, c.hosts.CheckHosts,
 		c.vms.CheckIdentities, c.vms.CheckIncomplete, c.vms.CheckStates, c.checkTemplates, c.permissions.Check,
 		c.checkImages, c.checkExtensions, c.hosts.CheckGPUs, c.hosts.CheckSharedStorage, c.checkSnippets,
-		c.checkUserData, c.hosts.CheckSSHUser, c.hosts.CheckHostKeys, c.hosts.CheckFirewall,
-		c.vms.CheckResourcePools, c.vms.CheckHA,
-		c.vms.CheckISODrives, c.vms.CheckTags, c.vms.CheckRoles, c.vms.CheckRemovals, c.checkAddressConflicts,
-		c.vms.CheckReportedAddresses, c.vms.CheckLeftDisks,
+		c.checkUserData, c.hosts.CheckSSHUser, c.hosts.CheckHostKeys, c.hosts.CheckFirewall, c.vms.CheckResourcePools,
+		c.vms.CheckHA, c.vms.CheckISODrives, c.vms.CheckTags, c.vms.CheckRoles, c.vms.CheckRemovals,
+		c.checkAddressConflicts, c.checkEndpointName, c.checkOwnAccess, c.vms.CheckReportedAddresses,
+		c.vms.CheckLeftDisks,
 	} {
 		switch err := check(ctx); {
 		case errors.Is(err, proxmoxapi.ErrRefused):

@@ -113,6 +113,10 @@ type quietNetwork struct{}
 
 func (quietNetwork) Listening(context.Context, netip.Addr) int { return 0 }
 
+func (quietNetwork) Resolves(context.Context, string) bool { return true }
+
+func (quietNetwork) Source(context.Context, netip.Addr) netip.Addr { return netip.Addr{} }
+
 // Extensions are all that tests name.
 func (quietNetwork) Extensions(context.Context, string, string) ([]string, error) {
 	return []string{

@@ -10,8 +10,8 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// ApplyOnline refuses what would take a disk away, make one smaller or change the firmware, makes disks larger, sets the CPU weight, and
-// restores the resource pool.
+// ApplyOnline refuses what would take a disk away, make one smaller or change the firmware, makes disks larger, sets
+// the CPU weight, and restores the resource pool.
 func (u UpdateHooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	n, there := u.Nodes[args.Name]
 	if !there {

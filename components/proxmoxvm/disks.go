@@ -55,9 +55,9 @@ func remake(p *plan.Plan, shape string) string {
 		shape)
 }
 
-// CheckDisksNotSmaller refuses, in previews too, a change that makes a disk smaller than it is: the provider would write
-// the whole configuration of the VM, and fail at the disk. A disk that was made larger by hand is no such change, as
-// long as the state has the size that the configuration asks for.
+// CheckDisksNotSmaller refuses, in previews too, a change that makes a disk smaller than it is: the provider would
+// write the whole configuration of the VM, and fail at the disk. A disk that was made larger by hand is no such change,
+// as long as the state has the size that the configuration asks for.
 func (u UpdateHooks) CheckDisksNotSmaller(ctx context.Context, n plan.Node, args *pulumi.ResourceHookArgs) error {
 	changed := slices.DeleteFunc(slices.Clone(n.Disks), func(d plan.Disk) bool {
 		before := cmp.Or(diskSize(args.OldOutputs, d.Interface), diskSize(args.OldInputs, d.Interface))
@@ -92,7 +92,8 @@ func (u UpdateHooks) CheckDisksNotSmaller(ctx context.Context, n plan.Node, args
 		}
 
 		problems.Add("pools."+n.Pool+key, fmt.Sprintf("a disk does not shrink, and %s of VM %d on host %s (%s) has %d GiB",
-			d.Interface, v.ID, v.Host, n.Name, size), strconv.Itoa(d.SizeGiB), named+"; or "+remake(u.Plan, "with a smaller one"))
+			d.Interface, v.ID, v.Host, n.Name, size), strconv.Itoa(d.SizeGiB),
+			named+"; or "+remake(u.Plan, "with a smaller one"))
 	}
 
 	return problems.Err()

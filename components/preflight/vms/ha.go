@@ -166,9 +166,9 @@ func (c *Checker) checkLastOfRules(rules []proxmoxapi.HARule) {
 			names = append(names, n.Name)
 		}
 
-		c.Problems.Add("pools."+leaves[0].Pool+haKey(leaves[0].HAGroup), fmt.Sprintf("the rule %s of high availability already places "+
-			"these VMs and no others, and does not belong to this cluster: Proxmox VE allows a VM in only one such "+
-			"rule", rule.Name),
+		c.Problems.Add("pools."+leaves[0].Pool+haKey(leaves[0].HAGroup), fmt.Sprintf("the rule %s of high availability "+
+			"already places these VMs and no others, and does not belong to this cluster: Proxmox VE allows a VM in only "+
+			"one such rule", rule.Name),
 			strings.Join(names, ", "), harules.RemoveRule(rule.Name))
 	}
 }

@@ -230,6 +230,8 @@ func (oneTemplate) Bridges(context.Context, string) ([]proxmoxapi.Bridge, error)
 	return []proxmoxapi.Bridge{{Name: "vmbr0"}}, nil
 }
 
+func (oneTemplate) ResourcePools(context.Context) ([]string, error) { return nil, nil }
+
 func (oneTemplate) Time(context.Context, string) (time.Time, error) { return time.Now(), nil }
 
 func (oneTemplate) Permissions(context.Context) (proxmoxapi.Permissions, error) {
@@ -249,6 +251,10 @@ func (oneTemplate) Permissions(context.Context) (proxmoxapi.Permissions, error) 
 type quietNetwork struct{}
 
 func (quietNetwork) Listening(context.Context, netip.Addr) int { return 0 }
+
+func (quietNetwork) Resolves(context.Context, string) bool { return true }
+
+func (quietNetwork) Source(context.Context, netip.Addr) netip.Addr { return netip.Addr{} }
 
 // Extensions are all that tests name.
 func (quietNetwork) Extensions(context.Context, string, string) ([]string, error) {

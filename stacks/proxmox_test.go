@@ -78,12 +78,22 @@ func (fakeProxmox) Permissions(context.Context) (proxmoxapi.Permissions, error) 
 	return proxmoxapi.Permissions{"/": all}, nil
 }
 
+func (fakeProxmox) ResourcePools(context.Context) ([]string, error) {
+	return []string{"a", "dev", "talos"}, nil
+}
+
+func (fakeProxmox) SharedStores(context.Context) (map[string]bool, error) { return nil, nil }
+
 func (fakeProxmox) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) { return nil, nil }
 
 // silentNetwork is a network without answers.
 type silentNetwork struct{}
 
 func (silentNetwork) Listening(context.Context, netip.Addr) int { return 0 }
+
+func (silentNetwork) Resolves(context.Context, string) bool { return true }
+
+func (silentNetwork) Source(context.Context, netip.Addr) netip.Addr { return netip.Addr{} }
 
 // Extensions are all that tests name.
 func (silentNetwork) Extensions(context.Context, string, string) ([]string, error) {

@@ -120,6 +120,12 @@ func (s *testbed) downloads() {
 	delete(s.spec.Pools, "gpu")
 }
 
+// isoFile makes the stack one that boots an ISO file.
+func (s *testbed) isoFile(volume string) {
+	s.downloads()
+	s.spec.Image = spec.Image{Source: spec.SourceISO, ISO: spec.ISOImage{Volume: volume}}
+}
+
 // machine makes a foreign VM on host a, and starts it where it is to run.
 func (s *testbed) machine(vmid int, running bool, settings map[string]string) {
 	s.Helper()
@@ -162,9 +168,8 @@ func (s *testbed) findings() []string {
 
 	look := newChecker(plantest.New(s.T, s.spec), api, Dialer{})
 
-	err = look.run(s.Context())
-	if err != nil {
-		said = strings.Split(explain(err).Error(), "\n  - ")[1:]
+	if err := explain(look.problems(s.Context())); err != nil {
+		said = strings.Split(err.Error(), "\n  - ")[1:]
 	}
 
 	for _, w := range look.Warnings {
@@ -221,6 +226,25 @@ func findings() map[string]finding {
 			},
 			want: []string{"proxmox.hosts: not found in this Proxmox VE, which has the hosts a, b (given: A); correct the name; case " +
 				"matters"},
+		},
+		"a host that is not there, and an ISO file": {
+			change: func(s *testbed) {
+				s.isoFile("nas:iso/talos.iso")
+				s.spec.Proxmox.Hosts[0].Name = "A"
+				s.pool("control", func(p *spec.Pool) { p.Host = "A" })
+			},
+			want: []string{"proxmox.hosts: not found in this Proxmox VE, which has the hosts a, b (given: A); correct the name; case " +
+				"matters"},
+		},
+		"a datastore of ISO files that is not there": {
+			change: func(s *testbed) { s.isoFile("nas:iso/talos.iso") },
+			want: []string{"image.iso.volume: datastore not found on host a, or the credentials lack its privileges " +
+				"(given: nas); name another, or grant Datastore.AllocateSpace and Datastore.Audit on it"},
+		},
+		"a datastore without ISO files": {
+			change: func(s *testbed) { s.isoFile("local-lvm:iso/talos.iso") },
+			want: []string{"image.iso.volume: does not accept iso on host a (given: local-lvm, which takes images); run " +
+				"'pvesm set local-lvm --content images,iso', or name another datastore"},
 		},
 		"a datastore that is not active": {
 			config: func(c *lab.Config) {
@@ -306,10 +330,7 @@ func findings() map[string]finding {
 				"prepare the template, or correct the name"},
 		},
 		"no ISO file": {
-			change: func(s *testbed) {
-				s.downloads()
-				s.spec.Image = spec.Image{Source: spec.SourceISO, ISO: spec.ISOImage{Volume: "local:iso/talos.iso"}}
-			},
+			change: func(s *testbed) { s.isoFile("local:iso/talos.iso") },
 			want: []string{"image.iso.volume: is not on host a (given: local:iso/talos.iso); upload it there, or name one " +
 				"that is; case matters"},
 		},

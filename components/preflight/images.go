@@ -12,25 +12,38 @@ import (
 func (c *checker) checkImages(ctx context.Context) error {
 	type store struct{ host, name string }
 
-	files := map[store]map[string]int64{}
+	var (
+		usable = map[store]bool{} // absent: not asked
+		files  = map[store]map[string]int64{}
+	)
 
 	for _, n := range c.Plan.Nodes() {
 		image := c.Plan.PoolOf(n).Image
-		if image.Volume == "" || !c.Absent[n.VMID] || c.Unreachable[n.Host] != nil {
+		if image.Volume == "" || !c.Absent[n.VMID] || !c.CanAsk(n.Host) {
 			continue
 		}
+
+		path := image.Path + ".volume"
 
 		name, _, _ := strings.Cut(image.Volume, ":")
 		at := store{n.Host, name}
 
-		if _, asked := files[at]; !asked {
-			var err error
-			if files[at], err = c.Proxmox.Files(ctx, at.host, at.name); err != nil {
+		if _, asked := usable[at]; !asked {
+			stores, err := c.StoresOf(ctx, at.host)
+			if err != nil {
 				return err
+			}
+
+			if usable[at] = c.hosts.CheckDatastore(stores, at.host, at.name, "iso", path); usable[at] {
+				if files[at], err = c.Proxmox.Files(ctx, at.host, at.name); err != nil {
+					return err
+				}
 			}
 		}
 
-		path := image.Path + ".volume"
+		if !usable[at] {
+			continue
+		}
 
 		switch size, there := files[at][image.Volume]; {
 		case !there:

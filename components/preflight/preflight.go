@@ -28,7 +28,9 @@ func Run(ctx *pulumi.Context, p *plan.Plan, proxmox checks.Proxmox, network Netw
 	warnings, refused := machineconfig.Check(p)
 	c := newChecker(p, proxmox, network)
 	c.permissions.Preview = ctx.DryRun()
-	missing := c.run(hookutil.Interruptible(ctx.Context()))
+	stopped := c.run(hookutil.Interruptible(ctx.Context()))
+	// Nodes of one pool share a template: what is wrong with it is said once.
+	found := c.Problems.Unique().Err()
 
 	for _, w := range slices.Concat(p.Warnings, warnings, c.Warnings.Unique()) {
 		if err := ctx.Log.Warn(w.String(), nil); err != nil {
@@ -36,11 +38,11 @@ func Run(ctx *pulumi.Context, p *plan.Plan, proxmox checks.Proxmox, network Netw
 		}
 	}
 
-	if (errors.Is(missing, proxmoxapi.ErrUnreachable) || errors.Is(missing, proxmoxapi.ErrOffline)) && ctx.DryRun() {
-		return nil, errors.Join(refused, ctx.Log.Warn(missing.Error()+"; "+Unchecked, nil))
+	if (errors.Is(stopped, proxmoxapi.ErrUnreachable) || errors.Is(stopped, proxmoxapi.ErrOffline)) && ctx.DryRun() {
+		return nil, errors.Join(join(refused, found), ctx.Log.Warn(stopped.Error()+"; "+Unchecked, nil))
 	}
 
-	return c.report(), join(refused, explain(missing))
+	return c.report(), join(refused, found, explain(stopped))
 }
 
 // join makes one list of the problems of several errors.
@@ -62,7 +64,8 @@ func join(errs ...error) error {
 	return errors.Join(append(others, all.Err())...)
 }
 
-// run runs all checks. The error holds all problems (spec.Problems), or says that Proxmox VE did not answer.
+// run runs all checks, and keeps what they find in Problems and Warnings. The error says why they ended early, for
+// example that Proxmox VE did not answer; what was found before stays.
 func (c *checker) run(ctx context.Context) error {
 	if err := c.Read(ctx); err != nil {
 		return err
@@ -76,9 +79,10 @@ func (c *checker) run(ctx context.Context) error {
 		c.checkMinimums, c.hosts.CheckVersion, c.hosts.CheckUnreachableHosts, c.hosts.CheckHosts,
 		c.vms.CheckIdentities, c.vms.CheckIncomplete, c.vms.CheckStates, c.checkTemplates, c.permissions.Check,
 		c.checkImages, c.checkExtensions, c.hosts.CheckGPUs, c.hosts.CheckSharedStorage, c.checkSnippets,
-		c.checkUserData, c.hosts.CheckSSHUser, c.hosts.CheckHostKeys, c.hosts.CheckFirewall, c.vms.CheckHA,
-		c.vms.CheckISODrives, c.vms.CheckTags, c.vms.CheckRoles, c.vms.CheckRemovals, c.checkAddressConflicts,
-		c.vms.CheckReportedAddresses, c.vms.CheckLeftDisks,
+		c.checkUserData, c.hosts.CheckSSHUser, c.hosts.CheckHostKeys, c.hosts.CheckFirewall, c.vms.CheckResourcePools,
+		c.vms.CheckHA, c.vms.CheckISODrives, c.vms.CheckTags, c.vms.CheckRoles, c.vms.CheckRemovals,
+		c.checkAddressConflicts, c.checkEndpointName, c.checkOwnAccess, c.vms.CheckReportedAddresses,
+		c.vms.CheckLeftDisks,
 	} {
 		switch err := check(ctx); {
 		case errors.Is(err, proxmoxapi.ErrRefused):
@@ -102,8 +106,7 @@ func (c *checker) run(ctx context.Context) error {
 
 	c.vms.WarnPlacementDrift()
 
-	// Nodes of one pool share a template: what is wrong with it is said once.
-	return c.Problems.Unique().Err()
+	return nil
 }
 
 // explain names what to change when Proxmox VE does not answer, or not us.

@@ -19,8 +19,8 @@ func (c *checker) checkTemplates(ctx context.Context) error {
 	configs := map[int]proxmoxapi.VMConfig{}
 
 	for _, n := range c.Plan.Nodes() {
-		// Of a silent host no template is known, and it gets no new node.
-		if n.Template == "" || c.Unreachable[n.Host] != nil {
+		// Of a host that does not answer no template is known, and it gets no new node.
+		if n.Template == "" || !c.CanAsk(n.Host) {
 			continue
 		}
 

@@ -99,7 +99,7 @@ func TestRefreshVMs(t *testing.T) {
 
 			s := newChecker(p, staleCluster{FixedVMs: preflighttest.FixedVMs{Listed: c.listed, Interface: "scsi0"}, hosts: c.hosts}, quietNetwork{})
 
-			if err := s.run(t.Context()); c.problem == "" {
+			if err := s.problems(t.Context()); c.problem == "" {
 				require.NoError(t, err)
 			} else {
 				require.EqualError(t, err, "the configuration has 1 problem:\n  - "+c.problem)

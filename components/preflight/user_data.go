@@ -27,7 +27,7 @@ func (c *checker) checkSnippets(ctx context.Context) error {
 	asked := map[string]bool{}
 
 	for _, n := range c.Plan.Nodes() {
-		if asked[n.Host] || !c.Absent[n.VMID] {
+		if asked[n.Host] || !c.Absent[n.VMID] || !c.CanAsk(n.Host) {
 			continue
 		}
 
@@ -43,6 +43,8 @@ func (c *checker) checkSnippets(ctx context.Context) error {
 		switch is, there := stores[store]; {
 		case !there:
 			c.Problems.Add(path, "datastore not found on host "+n.Host, store, "name one that is, and takes snippets")
+		case !is.Active:
+			c.Problems.Add(path, "is not active on host "+n.Host, store, "switch it on there, or name another")
 		case !slices.Contains(is.Content, "snippets"):
 			c.Problems.Add(path, "does not accept snippets on host "+n.Host, store+", which "+
 				"takes "+strings.Join(is.Content, ", "),
@@ -97,8 +99,13 @@ func (c *checker) strange(v proxmoxapi.VM, n plan.Node) bool {
 func (c *checker) checkUserDataFile(ctx context.Context, n plan.Node, known *userDataFiles) error {
 	store := c.Plan.K3s.Snippets
 
+	// A host that does not answer gets no node, new or replaced.
+	if !c.CanAsk(n.Host) {
+		return nil
+	}
+
 	stores, err := c.StoresOf(ctx, n.Host)
-	if err != nil || !slices.Contains(stores[store].Content, "snippets") {
+	if err != nil || !stores[store].Active || !slices.Contains(stores[store].Content, "snippets") {
 		return err // Without a datastore that takes them, there are none.
 	}
 

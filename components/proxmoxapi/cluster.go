@@ -80,3 +80,21 @@ func (c *Client) FirewallRules(ctx context.Context, vm VM) ([]proxmox.FirewallRu
 
 	return reply, c.get(ctx, qemu(vm)+"/firewall/rules", &reply)
 }
+
+// ResourcePools returns the resource pools that the credentials may see, by name: those on which they have Pool.Audit.
+func (c *Client) ResourcePools(ctx context.Context) ([]string, error) {
+	var pools []struct {
+		ID string `json:"poolid"`
+	}
+
+	if err := c.get(ctx, "/pools", &pools); err != nil {
+		return nil, err
+	}
+
+	var names []string
+	for _, p := range pools {
+		names = append(names, p.ID)
+	}
+
+	return names, nil
+}

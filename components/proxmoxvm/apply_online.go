@@ -10,8 +10,8 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// ApplyOnline refuses what would take a disk away or change the firmware, makes disks larger, sets the CPU weight, and
-// restores the resource pool.
+// ApplyOnline refuses what would take a disk away, make one smaller or change the firmware, makes disks larger, sets
+// the CPU weight, and restores the resource pool.
 func (u UpdateHooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	n, there := u.Nodes[args.Name]
 	if !there {
@@ -24,15 +24,15 @@ func (u UpdateHooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookA
 		firmware = errors.Join(u.Identities.CheckSetUp(n), firmware)
 	}
 
-	if err := errors.Join(CheckDisksKept(u.Plan, args), firmware); err != nil {
-		return err
-	}
-
 	if u.Program.DryRun() {
 		short, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 		defer cancel()
 
 		ctx = short
+	}
+
+	if err := errors.Join(CheckDisksKept(u.Plan, args), firmware, u.CheckDisksNotSmaller(ctx, n, args)); err != nil {
+		return err
 	}
 
 	// A preview has said that Proxmox VE cannot be reached.

@@ -1,9 +1,11 @@
 package proxmoxvm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -51,6 +53,70 @@ func remake(p *plan.Plan, shape string) string {
 
 	return fmt.Sprintf("name the node in lifecycle.replace: its VM is recreated %s, and all data on its disks is lost",
 		shape)
+}
+
+// CheckDisksNotSmaller refuses, in previews too, a change that makes a disk smaller than it is: the provider would
+// write the whole configuration of the VM, and fail at the disk. A disk that was made larger by hand is no such change,
+// as long as the state has the size that the configuration asks for.
+func (u UpdateHooks) CheckDisksNotSmaller(ctx context.Context, n plan.Node, args *pulumi.ResourceHookArgs) error {
+	changed := slices.DeleteFunc(slices.Clone(n.Disks), func(d plan.Disk) bool {
+		before := cmp.Or(diskSize(args.OldOutputs, d.Interface), diskSize(args.OldInputs, d.Interface))
+
+		return before == 0 || before == d.SizeGiB
+	})
+	if len(changed) == 0 {
+		return nil
+	}
+
+	v, there, err := u.Proxmox.Find(ctx, n.VMID)
+	if err != nil || !there || v.Name != n.Name {
+		return u.inUpdates(err) // GrowDisks refuses a VM of another name.
+	}
+
+	has, err := u.Proxmox.Settings(ctx, v)
+	if err != nil {
+		return u.inUpdates(err)
+	}
+
+	var problems spec.Problems
+
+	for _, d := range changed {
+		size := has.Disk(d.Interface)
+		if d.SizeGiB >= size {
+			continue
+		}
+
+		key, named := ".extraDisks", fmt.Sprintf("set sizeGiB of the disk to at least %d", size)
+		if d.Interface == n.Disks[0].Interface {
+			key, named = ".diskGiB", fmt.Sprintf("set at least %d", size)
+		}
+
+		problems.Add("pools."+n.Pool+key, fmt.Sprintf("a disk does not shrink, and %s of VM %d on host %s (%s) has %d GiB",
+			d.Interface, v.ID, v.Host, n.Name, size), strconv.Itoa(d.SizeGiB),
+			named+"; or "+remake(u.Plan, "with a smaller one"))
+	}
+
+	return problems.Err()
+}
+
+// inUpdates is an error of Proxmox VE in updates. A preview has said that it cannot be reached.
+func (u UpdateHooks) inUpdates(err error) error {
+	if u.Program.DryRun() {
+		return nil
+	}
+
+	return err
+}
+
+// diskSize is the size of a disk in GiB, as the inputs or outputs of a VM have it; 0 when they do not.
+func diskSize(values resource.PropertyMap, at string) int {
+	for _, disk := range Disks(values) {
+		if hookutil.String(disk, "interface") == at {
+			return int(hookutil.Number(disk, "size"))
+		}
+	}
+
+	return 0
 }
 
 // GrowDisks makes the disks of a VM as large as the plan says, while it runs: the provider would write all options of

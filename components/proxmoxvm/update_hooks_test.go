@@ -3,8 +3,10 @@ package proxmoxvm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
 
@@ -24,6 +26,8 @@ type growingDisks struct {
 	name  string
 	// uuid is the VM's; empty: that of the state.
 	uuid string
+	// err is the answer to what its settings are.
+	err error
 }
 
 func (v *growingDisks) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
@@ -37,7 +41,7 @@ func (v *growingDisks) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, e
 }
 
 func (v *growingDisks) Settings(context.Context, proxmoxapi.VM) (proxmoxapi.Settings, error) {
-	return proxmoxapi.Settings{Current: v.settings}, nil
+	return proxmoxapi.Settings{Current: v.settings}, v.err
 }
 
 func (v *growingDisks) Resize(_ context.Context, _ proxmoxapi.VM, disk string, _ int) error {
@@ -107,5 +111,87 @@ func TestGrowDisks(t *testing.T) {
 
 			assert.Equal(t, c.grown, c.vm.grown)
 		})
+	}
+}
+
+// TestShrunkDisks: a disk that would become smaller is refused, in previews too; one that is larger than it has to be
+// may stay so.
+func TestShrunkDisks(t *testing.T) {
+	n := plan.Node{Name: "a", Pool: "w", VMID: 401, Disks: []plan.Disk{
+		{Interface: "scsi0", SizeGiB: 50},
+		{Interface: "scsi1", SizeGiB: 10},
+	}}
+
+	const (
+		again = "name the node in lifecycle.replace: its VM is recreated with a smaller one, and all data on its disks is lost"
+		first = "  - pools.w.diskGiB: a disk does not shrink, and scsi0 of VM 401 on host pve (a) has 60 GiB (given: 50); " +
+			"set at least 60; or " + again
+		second = "  - pools.w.extraDisks: a disk does not shrink, and scsi1 of VM 401 on host pve (a) has 20 GiB (given: " +
+			"10); set sizeGiB of the disk to at least 20; or " + again
+	)
+
+	for name, c := range map[string]struct {
+		old    [2]int // as the state has them
+		inputs bool   // the state has the sizes of the program only
+		has    map[string]string
+		vm     string
+		err    error
+		want   string
+		fails  string // in updates
+	}{
+		"as they are": {old: [2]int{50, 10}, has: map[string]string{"scsi0": "tank:x,size=50G", "scsi1": "tank:y,size=10G"}},
+		"larger":      {old: [2]int{40, 10}, has: map[string]string{"scsi0": "tank:x,size=40G", "scsi1": "tank:y,size=10G"}},
+		"smaller": {
+			old: [2]int{60, 20}, has: map[string]string{"scsi0": "tank:x,size=60G", "scsi1": "tank:y,size=20G"},
+			want: "the configuration has 2 problems:\n" + first + "\n" + second,
+		},
+		"smaller than before, in the inputs": {
+			old: [2]int{60, 10}, inputs: true, has: map[string]string{"scsi0": "tank:x,size=60G"},
+			want: "the configuration has 1 problem:\n" + first,
+		},
+		"larger than in the state, smaller than it is": {
+			old: [2]int{40, 10}, has: map[string]string{"scsi0": "tank:x,size=60G"},
+			want: "the configuration has 1 problem:\n" + first,
+		},
+		"made larger by hand":       {old: [2]int{50, 10}, has: map[string]string{"scsi0": "tank:x,size=60G"}},
+		"never as large as it said": {old: [2]int{60, 10}, has: map[string]string{"scsi0": "tank:x,size=10G"}},
+		"of unknown size":           {old: [2]int{60, 10}, has: map[string]string{"scsi0": "tank:x"}},
+		"another VM":                {old: [2]int{60, 10}, has: map[string]string{"scsi0": "tank:x,size=60G"}, vm: "b"},
+		"not read":                  {old: [2]int{60, 10}, err: errors.New("no answer"), fails: "no answer"},
+	} {
+		for _, dry := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				var disks []resource.PropertyValue
+				for i, size := range c.old {
+					disks = append(disks, resource.NewProperty(resource.PropertyMap{
+						"interface": resource.NewProperty(n.Disks[i].Interface), "size": resource.NewProperty(float64(size)),
+					}))
+				}
+
+				state := resource.PropertyMap{"disks": resource.NewProperty(disks)}
+
+				args := &pulumi.ResourceHookArgs{OldInputs: state}
+				if !c.inputs {
+					args.OldOutputs = state
+				}
+
+				err := pulumi.RunErr(func(ctx *pulumi.Context) error {
+					proxmox := &growingDisks{name: cmp.Or(c.vm, "a"), settings: c.has, err: c.err}
+
+					return updatesOf(ctx, &plan.Plan{Cluster: "c"}, proxmox, n).CheckDisksNotSmaller(t.Context(), n, args)
+				}, pulumi.WithMocks("p", "s", noResources{}), func(i *pulumi.RunInfo) { i.DryRun = dry })
+
+				want := c.want
+				if !dry {
+					want = cmp.Or(want, c.fails)
+				}
+
+				if want == "" {
+					assert.NoError(t, err)
+				} else {
+					assert.ErrorContains(t, err, want)
+				}
+			})
+		}
 	}
 }

@@ -23,6 +23,9 @@ type Checker struct {
 	VMs []proxmoxapi.VM
 	// Unreachable are the hosts that were asked and do not answer, with why.
 	Unreachable map[string]error
+	// Unavailable are the hosts that cannot have new nodes, which a problem says: they do not exist, are offline, or do
+	// not answer.
+	Unavailable map[string]bool
 	// VNets are the bridges that belong to a software-defined network.
 	VNets    map[string]bool
 	Problems spec.Problems
@@ -61,8 +64,8 @@ type Facts struct {
 // New returns the Checker of a plan, which has not read anything yet.
 func New(p *plan.Plan, proxmox Proxmox) *Checker {
 	return &Checker{
-		Plan: p, Proxmox: proxmox, Unreachable: map[string]error{}, VNets: map[string]bool{},
-		stores: map[string]map[string]proxmoxapi.Store{}, bridges: map[string][]proxmoxapi.Bridge{},
+		Plan: p, Proxmox: proxmox, Unreachable: map[string]error{}, Unavailable: map[string]bool{},
+		VNets: map[string]bool{}, stores: map[string]map[string]proxmoxapi.Store{}, bridges: map[string][]proxmoxapi.Bridge{},
 		Facts: Facts{
 			Templates: map[string]int{}, Devices: map[string]proxmoxapi.PCIDevice{}, Absent: map[int]bool{},
 			Identified: map[int]vmidentity.Found{}, States: map[string]proxmoxvm.State{}, HAMarks: map[string]int{},

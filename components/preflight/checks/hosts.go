@@ -6,6 +6,9 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
+// CanAsk says that a host may be asked what it has for new nodes. Of the others it is known that they do not answer.
+func (c *Checker) CanAsk(host string) bool { return c.Unreachable[host] == nil && !c.Unavailable[host] }
+
 // StoresOf are the datastores of a host, by name. It is asked once; the error is that of Proxmox.Stores.
 func (c *Checker) StoresOf(ctx context.Context, host string) (map[string]proxmoxapi.Store, error) {
 	return once(ctx, c.stores, host, c.Proxmox.Stores)

@@ -21,6 +21,7 @@ type Proxmox interface {
 	HAComments(ctx context.Context) (map[string]string, error)
 	HARules(ctx context.Context) ([]proxmoxapi.HARule, error)
 	HAGroups(ctx context.Context) ([]string, error)
+	ResourcePools(ctx context.Context) ([]string, error)
 	SharedStores(ctx context.Context) (map[string]bool, error)
 	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
 	Snippets(ctx context.Context, host, datastore string) (map[string]int64, error)

@@ -49,8 +49,8 @@ func (s storageNeeds) warnings() (found spec.Problems) {
 	return found
 }
 
-// checkDatastore checks that a datastore takes what is to be kept on it.
-func (c Checker) checkDatastore(stores map[string]proxmoxapi.Store, host, name, content, path string) {
+// CheckDatastore checks that a datastore takes what is to be kept on it, and says whether it does.
+func (c Checker) CheckDatastore(stores map[string]proxmoxapi.Store, host, name, content, path string) bool {
 	switch store, there := stores[name]; {
 	case !there:
 		c.Problems.Add(path, "datastore not found on host "+host+", or the credentials lack its privileges", name,
@@ -62,5 +62,9 @@ func (c Checker) checkDatastore(stores map[string]proxmoxapi.Store, host, name, 
 			name+", which takes "+strings.Join(store.Content, ", "),
 			fmt.Sprintf("run 'pvesm set %s --content %s,%s', or name another datastore", name, strings.Join(store.Content, ","),
 				content))
+	default:
+		return true
 	}
+
+	return false
 }

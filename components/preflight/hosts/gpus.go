@@ -21,7 +21,7 @@ func (c Checker) CheckGPUs(ctx context.Context) error {
 	answers := map[string]answer{}
 
 	for _, n := range c.Plan.Nodes() {
-		if n.GPU == nil {
+		if n.GPU == nil || c.Absent[n.VMID] && c.Unavailable[n.Host] {
 			continue
 		}
 

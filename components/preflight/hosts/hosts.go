@@ -43,9 +43,11 @@ func (c Checker) CheckHosts(ctx context.Context) error {
 				names = append(names, h.Name)
 			}
 
+			c.Unavailable[name] = true
 			c.Problems.Add("proxmox.hosts", "not found in this Proxmox VE, which has the hosts "+strings.Join(names, ", "), name,
 				"correct the name; case matters")
 		case !hosts[at].Online:
+			c.Unavailable[name] = true
 			c.Problems.Add("proxmox.hosts", "is offline, but new nodes are planned on it", name, "start it, or "+
 				"take it out")
 		default:
@@ -65,16 +67,17 @@ func (c Checker) CheckHosts(ctx context.Context) error {
 // checkHost asks a host for the datastores and bridges of new nodes.
 func (c Checker) checkHost(ctx context.Context, host string, newNodes []plan.Node, needed storageNeeds) error {
 	stores, err := c.StoresOf(ctx, host)
+
+	var bridges []proxmoxapi.Bridge
+	if err == nil {
+		bridges, err = c.BridgesOf(ctx, host)
+	}
+
 	if errors.Is(err, proxmoxapi.ErrHostUnreachable) {
 		c.reportUnreachableHost(host)
 
 		return nil
 	} else if err != nil {
-		return err
-	}
-
-	bridges, err := c.BridgesOf(ctx, host)
-	if err != nil {
 		return err
 	}
 
@@ -86,7 +89,7 @@ func (c Checker) checkHost(ctx context.Context, host string, newNodes []plan.Nod
 		path := "pools." + n.Pool
 
 		for _, d := range n.Disks {
-			c.checkDatastore(stores, host, d.Datastore, "images", path+".disk.datastore")
+			c.CheckDatastore(stores, host, d.Datastore, "images", path+".disk.datastore")
 
 			if store := stores[d.Datastore]; store.Active {
 				needed.add(host, d.Datastore, store, d.SizeGiB)
@@ -94,7 +97,7 @@ func (c Checker) checkHost(ctx context.Context, host string, newNodes []plan.Nod
 		}
 
 		if image := c.Plan.PoolOf(n).Image; image.URL != "" || image.FactoryURL != "" {
-			c.checkDatastore(stores, host, c.Plan.ImageStore, "iso", "proxmox.storage.images")
+			c.CheckDatastore(stores, host, c.Plan.ImageStore, "iso", "proxmox.storage.images")
 		}
 
 		for _, nic := range n.NICs {
@@ -112,6 +115,7 @@ func (c Checker) checkHost(ctx context.Context, host string, newNodes []plan.Nod
 
 // reportUnreachableHost adds the problem of a host that is to have new nodes and does not answer.
 func (c Checker) reportUnreachableHost(host string) {
+	c.Unavailable[host] = true
 	c.Problems.Add("proxmox.hosts", "does not answer, but new nodes are planned on it", host,
 		"repair it, or take it out")
 }

@@ -76,6 +76,12 @@ func (Healthy) Settings(context.Context, proxmoxapi.VM) (proxmoxapi.Settings, er
 // Mappings are none.
 func (Healthy) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) { return nil, nil }
 
+// ResourcePools are those that plans of tests name.
+func (Healthy) ResourcePools(context.Context) ([]string, error) { return []string{"talos"}, nil }
+
+// SharedStores are not known.
+func (Healthy) SharedStores(context.Context) (map[string]bool, error) { return nil, nil }
+
 // Links fails: no VM has a guest agent.
 func (Healthy) Links(context.Context, proxmoxapi.VM) ([]proxmoxapi.Link, error) {
 	return nil, errors.New("QEMU guest agent is not running")
@@ -111,6 +117,8 @@ type ManyHosts struct {
 	Unreachable string
 	// Shared are the datastores that all hosts see.
 	Shared map[string]bool
+	// SharedErr is what it answers instead of Shared.
+	SharedErr error
 	// Asked counts what was asked of files and devices.
 	Asked int
 }
@@ -136,8 +144,10 @@ func (h *ManyHosts) PCIDevices(_ context.Context, host string) ([]proxmoxapi.PCI
 	return h.Devices[host], nil
 }
 
-// SharedStores are Shared.
-func (h *ManyHosts) SharedStores(context.Context) (map[string]bool, error) { return h.Shared, nil }
+// SharedStores are Shared, or SharedErr is returned.
+func (h *ManyHosts) SharedStores(context.Context) (map[string]bool, error) {
+	return h.Shared, h.SharedErr
+}
 
 // FixedVMs is a Proxmox VE that is a list: each machine has one disk.
 type FixedVMs struct {

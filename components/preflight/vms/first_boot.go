@@ -37,6 +37,9 @@ func (c *Checker) warnFirstBoot(nodes []plan.Node, settings []*proxmoxapi.Settin
 		found[at].nodes = append(found[at].nodes, n.Name)
 	}
 
+	// Talos nodes have these in their machine configuration, which changes for running nodes, too.
+	configured := c.Plan.Distribution == spec.DistributionTalos && c.Plan.Bootstrap != spec.BootstrapExternal
+
 	for i, n := range nodes {
 		if settings[i] == nil || settings[i].Current == nil || c.Recreates(n) {
 			continue
@@ -45,11 +48,15 @@ func (c *Checker) warnFirstBoot(nodes []plan.Node, settings []*proxmoxapi.Settin
 		current := settings[i].Current
 
 		// A VM without it was not made by this program, or asks DHCP.
-		if drive := proxmoxapi.Properties(current["ipconfig0"]); n.CloudInit != "" && !n.Static &&
+		if drive := proxmoxapi.Properties(current["ipconfig0"]); n.CloudInit != "" && !(n.Static && configured) &&
 			c.Plan.Addressing == spec.AddressingStatic && cmp.Or(drive["gw"], drive["gw6"]) != "" {
 			note(n, "gateway", "network.gateway", c.Plan.Gateway.String(), cmp.Or(drive["gw"], drive["gw6"]))
 			note(n, "nameservers", "network.nameservers", joinAddresses(c.Plan), strings.Join(strings.FieldsFunc(
 				current["nameserver"], func(r rune) bool { return r == ' ' || r == ',' || r == ';' }), ", "))
+
+			if has, known := driveAddress(drive, n.Address); known && has.Addr() == n.Address {
+				note(n, "network", "network.cidr", c.Plan.Network.String(), has.Masked().String())
+			}
 		}
 
 		// A clone may have the TPM of its template.

@@ -44,6 +44,10 @@ func TestFirstBoot(t *testing.T) {
 			current: drive("10.0.0.254", "10.0.0.53"), change: func(p *plan.Plan) { p.Distribution = spec.DistributionK3s },
 			want: []string{gateway + byHand},
 		},
+		"K3s, with addresses that the plan sets": {
+			current: drive("10.0.0.254", "10.0.0.53"), change: func(p *plan.Plan) { p.Distribution = spec.DistributionK3s },
+			node: func(n *plan.Node) { n.Static = true }, want: []string{gateway + byHand},
+		},
 		"external": {
 			current: drive("10.0.0.254", "10.0.0.53"), change: func(p *plan.Plan) { p.Bootstrap = spec.BootstrapExternal },
 			want: []string{gateway + "change the nodes by hand"},

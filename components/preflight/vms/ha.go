@@ -14,6 +14,10 @@ import (
 // CheckHA checks that what nodes want of high availability is there, and that its rules are as the program has made
 // them.
 func (c *Checker) CheckHA(ctx context.Context) error {
+	if err := c.warnLocalDisks(ctx); err != nil {
+		return err
+	}
+
 	if c.Major < harules.RulesMajor {
 		c.checkNoHARules()
 
@@ -162,10 +166,9 @@ func (c *Checker) checkLastOfRules(rules []proxmoxapi.HARule) {
 			names = append(names, n.Name)
 		}
 
-		key := map[bool]string{false: ".ha", true: ".haGroup"}[leaves[0].HAGroup != ""]
-		c.Problems.Add("pools."+leaves[0].Pool+key, fmt.Sprintf("the rule %s of high availability already places "+
-			"these VMs and no others, and does not belong to this cluster: Proxmox VE allows a VM in only one such "+
-			"rule", rule.Name),
+		c.Problems.Add("pools."+leaves[0].Pool+haKey(leaves[0].HAGroup), fmt.Sprintf("the rule %s of high availability "+
+			"already places these VMs and no others, and does not belong to this cluster: Proxmox VE allows a VM in only "+
+			"one such rule", rule.Name),
 			strings.Join(names, ", "), harules.RemoveRule(rule.Name))
 	}
 }

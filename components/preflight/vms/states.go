@@ -70,6 +70,7 @@ func (c *Checker) CheckStates(ctx context.Context) error {
 
 	c.warnUnits()
 	c.warnFirstBoot(nodes, settings)
+	c.checkStaticAddresses(ctx, nodes, vms, settings)
 
 	return errors.Join(c.checkMoves(ctx, nodes, vms, settings), c.checkCores(ctx, nodes, vms, settings),
 		c.checkMTUs(ctx, nodes, vms, settings))

@@ -96,9 +96,9 @@ func TestImports(t *testing.T) {
 		}, []string{"net/http", "k8s.io/", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout/talos/changes", []string{
 			"components/etcd", "components/hookutil", "components/impact", "components/kubeapi", "components/machineconfig",
-			"components/plan", "components/proxmoxvm", "components/rollout", "components/rollout/talos/bootstrap",
-			"components/rollout/talos/cluster", "components/rollout/talos/health", "components/spec", "components/talosapi",
-			"components/talosimage", "components/wait",
+			"components/plan", "components/proxmoxvm", "components/proxmoxvm/vmidentity", "components/rollout",
+			"components/rollout/talos/bootstrap", "components/rollout/talos/cluster", "components/rollout/talos/health",
+			"components/spec", "components/talosapi", "components/talosimage", "components/wait",
 		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout/talos/cluster", []string{
 			"components/etcd", "components/etcdbackup", "components/hookutil", "components/kubeapi", "components/plan",

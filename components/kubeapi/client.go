@@ -229,9 +229,8 @@ func (c *Client) setCordon(ctx context.Context, name string, cordoned bool) erro
 	return err
 }
 
-// DeleteNode makes Kubernetes forget a node that check allows to be deleted. One that has changed since it was checked,
-// because another machine has joined by its name or only because its kubelet has reported, is checked again. One that is
-// not there is no error.
+// DeleteNode makes Kubernetes forget a node that check allows to be deleted. One that has changed since it was checked
+// is checked again: another machine may have joined by its name. One that is not there is no error.
 func (c *Client) DeleteNode(ctx context.Context, name string, check func(Node) error) error {
 	return clientretry.RetryOnConflict(clientretry.DefaultBackoff, func() error {
 		n, there, err := c.Node(ctx, name)

@@ -77,8 +77,8 @@ func (m *Maintenance) Apply(ctx context.Context, configuration []byte) error {
 // Close ends the connection.
 func (m *Maintenance) Close() { _ = m.api.Close() } // nothing is left to be written
 
-// WaitMachine waits until the machine of a target answers at its address: one that waits for its first configuration, or
-// the node that the credentials are of. Another machine is an error.
+// WaitMachine waits until the machine of a target answers at its address: one that waits for its first configuration,
+// or the node that the credentials are of. Another machine is an error.
 func WaitMachine(ctx context.Context, t Target, c Credentials, bound time.Duration, progress wait.Reporter) error {
 	return wait.Until(ctx, bound, progress, func(ctx context.Context) error {
 		why := Answers(ctx, t, c)

@@ -48,8 +48,8 @@ const ReleasedOutput = "released"
 
 // afterRelease is why no node of a cluster is deleted by the update after it was released: hooks that run before a
 // deletion are those of the state.
-const afterRelease = "cannot take effect in the first update after one with lifecycle.teardown: the state has no hooks " +
-	"yet that drain a node, take it out of etcd and compare its VM before it is deleted"
+const afterRelease = "cannot take effect in the first update after one with lifecycle.teardown: the state has no " +
+	"hooks yet that drain a node, take it out of etcd and compare its VM before it is deleted"
 
 // CheckReleased refuses to delete nodes while the state of a released cluster has no hooks for it: nodes that have left
 // the plan, and those that are replaced for the first time.

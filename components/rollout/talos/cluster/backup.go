@@ -22,8 +22,8 @@ func (c *Cluster) SnapshotsOf(credentials talosapi.Credentials) (etcdbackup.Stor
 	return store, err
 }
 
-// CheckRecovery refuses to begin with a snapshot of another cluster: with its Kubernetes come its volumes, its DNS records
-// and all else that its controllers look after.
+// CheckRecovery refuses to begin with a snapshot of another cluster: with its Kubernetes come its volumes, its DNS
+// records and all else that its controllers look after.
 func (c *Cluster) CheckRecovery(credentials talosapi.Credentials) error {
 	if c.Plan.RecoverFrom == "" {
 		return nil

@@ -115,11 +115,12 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	}
 	checkCompanion := func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		err := r.Identities.CheckCompanion(c, args)
-		if err != nil || args.Type != tokens.FirewallRules || r.Destroying {
+		// Rules of a node alone have what comments the program wants.
+		if err != nil || args.Type != tokens.FirewallRules || r.Destroying || h.alone {
 			return err
 		}
 
-		return proxmoxvm.CheckRules(hookutil.Deleting(c), r.Plan, r.Proxmox, args)
+		return proxmoxvm.CheckRules(hookutil.Deleting(c), r.Plan, r.Proxmox, r.DryRun, args)
 	}
 	previews := &pulumi.ResourceHookOptions{OnDryRun: true}
 

@@ -216,17 +216,14 @@ func (s *Snapshot) readNote() error {
 }
 
 // CheckCluster refuses a snapshot whose note says that it is of another cluster. path is the file, or what it was
-// decrypted to next to it. Without a note, or without a fingerprint in it, whose the snapshot is is unknown.
+// decrypted to next to it. Without a note that can be read, or without a fingerprint in it, whose it is is unknown.
 func CheckCluster(path, clusterCA string) error {
 	for _, file := range []string{path, path + extension} {
 		s := Snapshot{Path: file}
-		if err := s.readNote(); err != nil {
-			return fmt.Errorf("%s: %w", NoteOf(file), err)
-		}
-
-		if s.ClusterCA != "" && s.ClusterCA != clusterCA {
+		if err := s.readNote(); err == nil && s.ClusterCA != "" && s.ClusterCA != clusterCA {
 			return fmt.Errorf("it is a snapshot of another cluster: %s has the fingerprint %s of its Talos API CA, and this "+
-				"cluster's is %s; name a snapshot of this cluster", NoteOf(file), s.ClusterCA, clusterCA)
+				"cluster's is %s; name a snapshot of this cluster, or remove the note if its CA was rotated since",
+				NoteOf(file), s.ClusterCA, clusterCA)
 		}
 	}
 

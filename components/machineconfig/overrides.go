@@ -222,7 +222,7 @@ func (c *checker) checkAddresses(p *plan.Plan, pool plan.PlannedPool, node plan.
 		hidden := func(cfg talosconfig.Provider) bool {
 			pods, services := clusterNetworksOf(cfg)
 
-			return slices.ContainsFunc(slices.Concat(pods, services), in)
+			return slices.ContainsFunc(pods, in) || a.Node && slices.ContainsFunc(services, in)
 		}
 
 		switch {

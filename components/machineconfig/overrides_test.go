@@ -285,9 +285,10 @@ func TestAddressesAmongPods(t *testing.T) {
 			want: []string{"pools.worker.nodes.2.address" + among + "10.111.255.254)" + end},
 		},
 		"the router": {
-			change: func(s *spec.Spec) { s.Network.Gateway = "10.100.0.1" },
-			want:   []string{"network.gateway" + among + "10.100.0.1)" + end},
+			change: func(s *spec.Spec) { s.Network.Gateway = "10.244.0.1" },
+			want:   []string{"network.gateway" + among + "10.244.0.1)" + end},
 		},
+		"the router among services": {change: func(s *spec.Spec) { s.Network.Gateway = "10.100.0.1" }},
 		"the endpoint": {
 			change: func(s *spec.Spec) {
 				s.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.244.0.1"}
@@ -296,16 +297,16 @@ func TestAddressesAmongPods(t *testing.T) {
 		},
 		"the load balancer": {
 			change: func(s *spec.Spec) {
-				s.Cluster.CNI.LoadBalancer = &spec.LoadBalancer{Addresses: []string{"10.0.9.0/24", "10.95.255.0-10.96.0.0"}}
+				s.Cluster.CNI.LoadBalancer = &spec.LoadBalancer{Addresses: []string{"10.0.9.0/24", "10.243.255.0-10.244.0.0"}}
 			},
-			want: []string{"cluster.cni.loadBalancer.addresses" + among + "10.95.255.0-10.96.0.0)" + end},
+			want: []string{"cluster.cni.loadBalancer.addresses" + among + "10.243.255.0-10.244.0.0)" + end},
 		},
 		"the router, patched away": {
-			patch: patch, change: func(s *spec.Spec) { s.Network.Gateway = "10.100.0.1" },
+			patch: patch, change: func(s *spec.Spec) { s.Network.Gateway = "10.244.0.1" },
 		},
 		"the router and nodes, by a patch": {
 			patch: patch, change: func(s *spec.Spec) {
-				s.Network.Gateway = "10.113.0.1"
+				s.Network.Gateway = "10.112.0.1"
 				s.Pools["worker"] = spec.Pool{Role: spec.RoleWorker, Count: new(3), Addresses: "10.112.0.21-29"}
 			},
 			want: []string{

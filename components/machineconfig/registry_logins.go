@@ -1,6 +1,7 @@
 package machineconfig
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -45,7 +46,12 @@ func RegistryLogins(p *plan.Plan, text string) ([]string, error) {
 			continue
 		}
 
-		if login.HasAuth() {
+		if login.Logins() > 1 {
+			return nil, fmt.Errorf("registryLogins: %s has several logins, of which Talos takes one: leave one of username and "+
+				"password, auth and identityToken", host)
+		}
+
+		if login.Logins() > 0 {
 			doc := cri.NewRegistryAuthConfigV1Alpha1(host)
 			doc.RegistryUsername, doc.RegistryPassword = login.Username, login.Password
 			doc.RegistryAuth, doc.RegistryIdentityToken = login.Auth, login.IdentityToken
@@ -88,7 +94,7 @@ func RegistryLogins(p *plan.Plan, text string) ([]string, error) {
 func olderLogin(l spec.RegistryLogin) *v1alpha1.RegistryConfig {
 	c := &v1alpha1.RegistryConfig{}
 
-	if l.HasAuth() {
+	if l.Logins() > 0 {
 		c.RegistryAuth = &v1alpha1.RegistryAuthConfig{
 			RegistryUsername: l.Username, RegistryPassword: l.Password, RegistryAuth: l.Auth,
 			RegistryIdentityToken: l.IdentityToken,

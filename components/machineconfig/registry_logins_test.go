@@ -37,6 +37,18 @@ func TestSecretManifests(t *testing.T) {
 	}
 }
 
+// TestSeveralLogins: the documents of Talos 1.12 take one login for a registry, containerd takes the first.
+func TestSeveralLogins(t *testing.T) {
+	const logins = "registry.lan: { auth: hunter2, identityToken: hunter2 }"
+
+	_, err := RegistryLogins(plantest.New(t, plantest.Atlas(plantest.Talos111)), logins)
+	require.NoError(t, err)
+
+	_, err = RegistryLogins(plantest.New(t, plantest.Atlas(plantest.Talos112)), logins)
+	require.EqualError(t, err, "registryLogins: registry.lan has several logins, of which Talos takes one: leave one of "+
+		"username and password, auth and identityToken")
+}
+
 // TestRegistryLogins: each generation of Talos reads the logins of registries.
 func TestRegistryLogins(t *testing.T) {
 	authority, err := x509.NewSelfSignedCertificateAuthority()

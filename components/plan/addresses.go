@@ -8,10 +8,13 @@ import (
 	"go4.org/netipx"
 )
 
-// FixedAddress is an address, or a range of them, that no pod or service may have, with the key that states it.
+// FixedAddress is an address, or a range of them, that no pod may have, with the key that states it.
 type FixedAddress struct {
 	Path, Value string
 	Range       netipx.IPRange
+	// Node says that it is a node's, which must not lie in the network of services either: the address of anything else
+	// there works until a service gets it.
+	Node bool
 }
 
 // In says that a network of pods or services holds the address, or a part of the range.
@@ -28,13 +31,13 @@ func (p *Plan) FixedAddresses() []FixedAddress {
 		address netip.Addr
 	}{{"network.gateway", p.Gateway}, {"cluster.endpoint.address", p.VIP}} {
 		if a := one.address; a.IsValid() {
-			all = append(all, FixedAddress{one.path, a.String(), netipx.IPRangeFrom(a, a)})
+			all = append(all, FixedAddress{Path: one.path, Value: a.String(), Range: netipx.IPRangeFrom(a, a)})
 		}
 	}
 
 	if p.LoadBalancer != nil {
 		for _, r := range p.LoadBalancer.Ranges {
-			all = append(all, FixedAddress{"cluster.cni.loadBalancer.addresses", r.String(), r})
+			all = append(all, FixedAddress{Path: "cluster.cni.loadBalancer.addresses", Value: r.String(), Range: r})
 		}
 	}
 
@@ -60,5 +63,7 @@ func (p PlannedPool) FixedAddress(n Node) (FixedAddress, bool) {
 		path = fmt.Sprintf("pools.%s.%s.%d.address", p.Name, nodes, n.Ordinal)
 	}
 
-	return FixedAddress{path, n.Address.String(), netipx.IPRangeFrom(n.Address, n.Address)}, true
+	only := netipx.IPRangeFrom(n.Address, n.Address)
+
+	return FixedAddress{Path: path, Value: n.Address.String(), Range: only, Node: true}, true
 }

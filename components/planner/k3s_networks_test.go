@@ -97,14 +97,15 @@ func TestK3sAddresses(t *testing.T) {
 		pods      string
 		want      []string
 	}{
-		"outside":    {},
-		"nodes":      {addresses: "10.42.0.21-10.42.0.29", want: []string{"pools.worker.addresses" + pods + "10.42.0.21" + end}},
-		"the router": {gateway: "10.43.0.1", want: []string{"network.gateway" + services + "10.43.0.1" + end}},
-		"elsewhere":  {addresses: "10.42.0.21-10.42.0.29", pods: "10.100.0.0/16"},
+		"outside":                   {},
+		"nodes":                     {addresses: "10.42.0.21-10.42.0.29", want: []string{"pools.worker.addresses" + pods + "10.42.0.21" + end}},
+		"the router":                {gateway: "10.42.0.1", want: []string{"network.gateway" + pods + "10.42.0.1" + end}},
+		"the router among services": {gateway: "10.43.0.1"},
+		"elsewhere":                 {addresses: "10.42.0.21-10.42.0.29", pods: "10.100.0.0/16"},
 		"both": {
-			gateway: "10.43.0.1", addresses: "10.43.0.21-10.43.0.29",
+			gateway: "10.42.0.1", addresses: "10.43.0.21-10.43.0.29",
 			want: []string{
-				"network.gateway" + services + "10.43.0.1" + end, "pools.worker.addresses" + services + "10.43.0.21" + end,
+				"network.gateway" + pods + "10.42.0.1" + end, "pools.worker.addresses" + services + "10.43.0.21" + end,
 			},
 		},
 	} {

@@ -99,50 +99,33 @@ func completeConfiguration(value string) bool {
 // maxConfiguration is more than the kernel takes for all of its arguments.
 const maxConfiguration = 1 << 20
 
-var (
-	// oldLink is how Linux calls a link with net.ifnames=0, newLink how udev does without (systemd.net-naming-scheme).
-	oldLink = regexp.MustCompile(`^eth[0-9]+$`)
-	newLink = regexp.MustCompile(`^en[opsx][0-9a-f]`)
-)
+// oldLink is how Linux calls a link with net.ifnames=0.
+var oldLink = regexp.MustCompile(`^eth[0-9]+$`)
 
 // checkKubeVIPLink: kube-vip ends where no link has the name that it is told. Talos gives its images for nocloud
-// net.ifnames=0, and the program those that hold addresses. What is in a template or an ISO file is not known.
+// net.ifnames=0, and the program those that hold addresses. With it, a link keeps its other names as alternatives. What
+// is in a template or an ISO file is not known.
 func (r *resolver) checkKubeVIPLink() {
-	const (
-		path   = "cluster.endpoint.interface"
-		remedy = "set the name of a control plane's link, as talosctl get links shows it"
-	)
-
 	link := r.Spec.Cluster.Endpoint.Interface
-	if r.IsK3s() || r.Spec.Cluster.Endpoint.Mode != spec.EndpointKubeVIP ||
-		r.Spec.Cluster.Bootstrap == spec.BootstrapExternal {
+	if r.IsK3s() || r.Spec.Cluster.Endpoint.Mode != spec.EndpointKubeVIP || !oldLink.MatchString(link) ||
+		r.Spec.Cluster.Bootstrap == spec.BootstrapExternal || r.Spec.Image.Source != spec.SourceFactory ||
+		r.Spec.Image.Platform != spec.PlatformMetal {
 		return
 	}
 
 	for _, p := range r.pools {
-		if p.Role != spec.RoleControlPlane || r.patchesLink(p, link) {
-			continue
-		}
-
-		note, is := r.addProblemOnce, "is"
-		if r.Spec.Image.Source != spec.SourceFactory {
-			note, is = r.warnOnce, "may be"
-		}
-
-		switch old := r.hasOldNames(p); {
-		case old && newLink.MatchString(link):
-			note(path, is+" no link of the image: with net.ifnames=0, Talos calls links eth0 and so on", link, remedy)
-		// Of two such arguments in an image for nocloud, Talos' own is one.
-		case !old && r.Spec.Image.Platform == spec.PlatformMetal && oldLink.MatchString(link):
-			note(path, is+" no link of the image: without net.ifnames=0, Talos calls links ens18, enp6s18 and so on", link,
-				remedy+", or add net.ifnames=0 to the kernel arguments of the image")
+		if p.Role == spec.RoleControlPlane && !r.patchesLink(p, link) && !hasOldNames(p) {
+			r.addProblemOnce("cluster.endpoint.interface", "is no link of the image: without net.ifnames=0, Talos calls links "+
+				"ens18, enp6s18 and so on", link, "set the name of a control plane's link, as talosctl get links shows it, "+
+				"or add net.ifnames=0 to the kernel arguments of the image")
 		}
 	}
 }
 
-// hasOldNames says whether Linux calls the links of a pool's nodes eth0 and so on, as far as the configuration says.
-func (r *resolver) hasOldNames(p *pool) bool {
-	old := r.Spec.Image.Platform == spec.PlatformNoCloud
+// hasOldNames says whether Linux calls the links of a pool's nodes eth0 and so on, as the kernel arguments of their
+// image for metal say.
+func hasOldNames(p *pool) bool {
+	old := false
 
 	for _, arg := range strings.Fields(strings.Join(p.planned.Image.KernelArgs, " ")) {
 		if strings.HasPrefix(arg, "net.ifnames=") {

@@ -200,6 +200,8 @@ func (r *resolver) checkK3sAddresses(p *plan.Plan) {
 	}
 
 	for _, own := range []netip.Prefix{p.K3s.Pods, p.K3s.Services} {
+		pods := own == p.K3s.Pods
+
 		if r.network.IsValid() && own.Contains(r.network.Addr()) && r.network.Bits() >= own.Bits() {
 			continue
 		}
@@ -207,7 +209,7 @@ func (r *resolver) checkK3sAddresses(p *plan.Plan) {
 		reported := map[string]bool{}
 
 		for _, a := range all {
-			if a.In(own) && !reported[a.Path] {
+			if a.In(own) && (pods || a.Node) && !reported[a.Path] {
 				reported[a.Path] = true
 
 				r.Problems.Add(a.Path, "must lie outside of "+own.String()+", which K3s has for pods and services", a.Value,

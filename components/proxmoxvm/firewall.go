@@ -10,6 +10,7 @@ import (
 	"github.com/luthermonson/go-proxmox"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/network"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/hookutil"
@@ -65,10 +66,12 @@ func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, ma
 		pulumi.DeleteBeforeReplace(true))...)
 }
 
-// CheckRules refuses to let the provider write the firewall rules of a VM that has rules of others: it reads,
-// changes and deletes rules by their position, and Proxmox VE puts each new rule before all others. The rules of a VM
-// that goes with them are not looked at. It runs before rules are made, changed or deleted, and in previews.
-func CheckRules(ctx context.Context, p *plan.Plan, api Proxmox, args *pulumi.ResourceHookArgs) error {
+// CheckRules refuses to let the provider write the firewall rules of a VM that has rules of others: it reads, changes
+// and deletes rules by their position, and Proxmox VE puts each new rule before all others. Rules that go with their VM
+// are not looked at. It runs before rules are made, changed or deleted, and in previews, where an answer is not needed.
+func CheckRules(ctx context.Context, p *plan.Plan, api Proxmox, dryRun bool, args *pulumi.ResourceHookArgs) error {
+	deleted := len(args.NewInputs) == 0
+
 	inputs := args.OldInputs
 	if len(inputs) == 0 {
 		inputs = args.NewInputs
@@ -76,18 +79,25 @@ func CheckRules(ctx context.Context, p *plan.Plan, api Proxmox, args *pulumi.Res
 
 	vmid := int(hookutil.Number(inputs, "vmId"))
 
-	_, n, planned := vmidentity.NodeByVMID(p, vmid)
-	if !planned {
+	pool, n, planned := vmidentity.NodeByVMID(p, vmid)
+	if !planned || deleted && (slices.Contains(p.Replace, n.Name) || asPlanned(inputs, pool.FirewallRules())) {
 		return nil
 	}
 
 	v, there, err := api.Find(ctx, vmid)
-	if err != nil || !there {
-		return err
+	if err == nil && !there {
+		return nil
 	}
 
-	rules, err := api.FirewallRules(ctx, v)
-	if err != nil {
+	var rules []proxmox.FirewallRule
+	if err == nil {
+		rules, err = api.FirewallRules(ctx, v)
+	}
+
+	switch {
+	case err != nil && dryRun:
+		return nil
+	case err != nil:
 		return fmt.Errorf("could not read the firewall rules of %s: %w", n.Name, err)
 	}
 
@@ -95,12 +105,29 @@ func CheckRules(ctx context.Context, p *plan.Plan, api Proxmox, args *pulumi.Res
 		if !plan.WritesRule(r.Comment) {
 			return fmt.Errorf("VM %d (%s) on host %s has a firewall rule that this program has not written, at position %d "+
 				"(%s). The provider writes the rules of a VM by their position, and would change or delete that rule: nothing "+
-				"is done. Open the port by firewall.open or by a rule of the datacenter, delete the rule from the VM, then run "+
-				"'pulumi up' again", vmid, n.Name, v.Host, r.Pos, describe(r))
+				"is done. Open the port with firewall.open, delete the rule from the VM, and from the template that the VM was "+
+				"cloned from, then run 'pulumi up' again", vmid, n.Name, v.Host, r.Pos, describe(r))
 		}
 	}
 
 	return nil
+}
+
+// asPlanned says that the rules of the state are those of the plan: what deletes them deletes their VM.
+func asPlanned(inputs resource.PropertyMap, rules []plan.FirewallRule) bool {
+	same := func(v resource.PropertyValue, r plan.FirewallRule) bool {
+		if v = hookutil.Unwrap(v); !v.IsObject() {
+			return false
+		}
+
+		is := func(key resource.PropertyKey, want string) bool { return hookutil.String(v.ObjectValue(), key) == want }
+
+		return is("comment", r.Comment) && is("proto", r.Protocol) && is("source", r.Sources) && is("dport", r.Ports) &&
+			is("dest", r.Destinations)
+	}
+	held := hookutil.Unwrap(inputs["rules"])
+
+	return held.IsArray() && slices.EqualFunc(held.ArrayValue(), rules, same)
 }
 
 // describe is a rule as the panel of Proxmox VE shows it.

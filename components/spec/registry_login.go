@@ -28,9 +28,6 @@ type RegistryLogin struct {
 // HasTLS says that it has an authority or a certificate.
 func (l RegistryLogin) HasTLS() bool { return l.CA+l.Certificate != "" }
 
-// HasAuth says that it has a name or a token.
-func (l RegistryLogin) HasAuth() bool { return l.Username+l.Auth+l.IdentityToken != "" }
-
 // registryName is a host, with a port or not, or any registry.
 var registryName = regexp.MustCompile(`^(\*|([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(:\d+)?)$`)
 
@@ -72,16 +69,21 @@ func checkRegistryName(name string) error {
 	return fmt.Errorf("%s must be the host of a registry: %s", name[strings.LastIndex(name, "@")+1:], remedy)
 }
 
-// wrong says why a login is none, and quotes nothing of it; empty where it is one.
-func (l RegistryLogin) wrong() string {
-	ways := 0
+// Logins counts the ways to log in that it has: username and password, auth, and identityToken.
+func (l RegistryLogin) Logins() int {
+	count := 0
 
 	for _, given := range []string{l.Username, l.Auth, l.IdentityToken} {
 		if given != "" {
-			ways++
+			count++
 		}
 	}
 
+	return count
+}
+
+// wrong says why a login is none, and quotes nothing of it; empty where it is one.
+func (l RegistryLogin) wrong() string {
 	const inPEM = "give the content of the file, in PEM"
 
 	switch {
@@ -89,10 +91,8 @@ func (l RegistryLogin) wrong() string {
 		return "needs username and password, or neither"
 	case (l.Certificate == "") != (l.Key == ""):
 		return "needs certificate and key, or neither"
-	case ways == 0 && !l.HasTLS():
+	case l.Logins() == 0 && !l.HasTLS():
 		return "has no login"
-	case ways > 1:
-		return "has several logins, of which nodes would use one: leave one of username and password, auth and identityToken"
 	case l.CA != "" && !holdsCertificate(l.CA):
 		return "has a ca that is not a certificate: " + inPEM
 	case l.Certificate != "" && !holdsCertificate(l.Certificate):

@@ -10,14 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadRegistryLogins: a login has the name of a registry and one way to log in, what is PEM can be read, and no
+// TestReadRegistryLogins: a login has the name of a registry and a way to log in, what is PEM can be read, and no
 // message quotes any of it.
 func TestReadRegistryLogins(t *testing.T) {
 	t.Parallel()
 
 	const (
-		several = "a has several logins, of which nodes would use one: leave one of username and password, auth and " +
-			"identityToken"
 		pem   = ": give the content of the file, in PEM"
 		named = " must be the host of a registry: "
 		form  = "write it like registry.lan:5000 or *"
@@ -45,8 +43,7 @@ func TestReadRegistryLogins(t *testing.T) {
 			want: "registry.lan" + named + "leave the scheme out, and " + form,
 		},
 		"a path":           {text: "registry.lan/hub: {auth: x}", want: "registry.lan/hub" + named + form},
-		"two ways":         {text: "a: {username: robot, password: hunter2, auth: hunter2}", want: several},
-		"two other ways":   {text: "a: {identityToken: hunter2, auth: hunter2}", want: several},
+		"two ways":         {text: "a: {username: robot, password: hunter2, auth: hunter2}"},
 		"the path of a ca": {text: "a: {ca: /etc/hunter2.pem}", want: "a has a ca that is not a certificate" + pem},
 		"a key as ca":      {text: fmt.Sprintf("a: {ca: %q}", client.KeyPEM), want: "a has a ca that is not a certificate" + pem},
 		"a broken ca":      {text: fmt.Sprintf("a: {ca: %q}", broken), want: "a has a ca that is not a certificate" + pem},

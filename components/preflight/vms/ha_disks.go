@@ -11,13 +11,18 @@ import (
 // warnLocalDisks warns of high availability for VMs whose disks a host does not share: after its loss, no other host
 // has what they start from. A replicated disk is a copy of before, which Proxmox VE does start.
 func (c *Checker) warnLocalDisks(ctx context.Context) error {
+	if c.Plan.Teardown {
+		return nil
+	}
+
 	var shared map[string]bool
 
 	for _, pool := range c.Plan.Pools {
 		warned := map[string]bool{}
 
 		for _, n := range pool.Nodes {
-			if n.HAGroup == "" && n.HA == nil {
+			// Once is enough, for replicated disks are none that a host shares.
+			if n.HAGroup == "" && n.HA == nil || !c.Absent[n.VMID] {
 				continue
 			}
 

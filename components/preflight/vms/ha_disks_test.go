@@ -29,11 +29,13 @@ func TestHAWithLocalDisks(t *testing.T) {
 		node   func(*plan.Node)
 		shared map[string]bool
 		err    error
+		there  bool
 		want   []string
 		fails  bool
 	}{
 		"local":         {node: managed, shared: map[string]bool{"zfs": false}, want: []string{"pools.w.ha" + local}},
 		"in a group":    {node: func(n *plan.Node) { n.HAGroup = "racks" }, shared: map[string]bool{"zfs": false}, want: []string{"pools.w.haGroup" + local}},
+		"there already": {node: managed, shared: map[string]bool{"zfs": false}, there: true},
 		"shared":        {node: managed, shared: map[string]bool{"zfs": true}},
 		"not seen":      {node: managed, shared: map[string]bool{"ceph": true}},
 		"nothing seen":  {node: managed, shared: map[string]bool{}},
@@ -51,6 +53,7 @@ func TestHAWithLocalDisks(t *testing.T) {
 			}
 
 			s := New(checks.New(p, &preflighttest.ManyHosts{Shared: c.shared, SharedErr: c.err}))
+			s.Absent[0] = !c.there
 			require.Equal(t, c.fails, s.warnLocalDisks(t.Context()) != nil)
 
 			var said []string

@@ -2,6 +2,8 @@ package vms
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	"talos-proxmox/components/plan"
@@ -22,8 +24,16 @@ func (c *Checker) CheckResourcePools(ctx context.Context) error {
 	}
 
 	pools, err := c.Proxmox.ResourcePools(ctx)
-	if err != nil {
+
+	switch {
+	case errors.Is(err, proxmoxapi.ErrUnreachable), errors.Is(err, proxmoxapi.ErrOffline),
+		errors.Is(err, proxmoxapi.ErrRefused):
 		return err
+	case err != nil:
+		c.Warnings.Add("pools."+joins[0].Pool+".resourcePool", fmt.Sprintf("could not determine whether it exists: %v", err),
+			joins[0].ResourcePool, "")
+
+		return nil
 	}
 
 	held, err := c.Proxmox.Permissions(ctx)

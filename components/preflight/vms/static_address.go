@@ -24,7 +24,12 @@ func (c *Checker) checkStaticAddresses(ctx context.Context, nodes []plan.Node, v
 		}
 
 		has, known := driveAddress(proxmoxapi.Properties(settings[i].Current["ipconfig0"]), n.Address)
-		if !known || has.Addr() == n.Address || c.reports(ctx, n, vms[i]) {
+		if !known || has.Addr() == n.Address {
+			continue
+		}
+
+		reported, asked := c.reports(ctx, n, vms[i])
+		if reported {
 			continue
 		}
 
@@ -45,6 +50,13 @@ func (c *Checker) checkStaticAddresses(ctx context.Context, nodes []plan.Node, v
 		if c.Plan.Bootstrap == spec.BootstrapExternal {
 			// Nothing is done to the node, and its operator may have changed it.
 			problem.Remedy = "change the node by hand, or put the former address back"
+			c.Warnings = append(c.Warnings, problem)
+
+			continue
+		}
+
+		if !asked {
+			problem.Rule += ", and its guest agent does not say whether that was changed by hand"
 			c.Warnings = append(c.Warnings, problem)
 
 			continue
@@ -75,15 +87,20 @@ func driveKey(key string, a netip.Addr) string {
 	return key
 }
 
-// reports says that the guest agent of a VM reports the planned address of its node.
-func (c *Checker) reports(ctx context.Context, n plan.Node, v proxmoxapi.VM) bool {
-	if !n.Agent || v.Stopped {
-		return false
+// reports says that the guest agent of a VM reports the planned address of its node, and whether that is known: it has
+// no agent, or the agent was asked.
+func (c *Checker) reports(ctx context.Context, n plan.Node, v proxmoxapi.VM) (reported, known bool) {
+	if !n.Agent {
+		return false, true
+	}
+
+	if v.Stopped {
+		return false, false
 	}
 
 	links, err := c.Proxmox.Links(ctx, v)
 
-	return err == nil && slices.ContainsFunc(links, func(l proxmoxapi.Link) bool {
+	return slices.ContainsFunc(links, func(l proxmoxapi.Link) bool {
 		return slices.Contains(l.Addresses, n.Address)
-	})
+	}), err == nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -48,10 +49,18 @@ func TestStaticAddresses(t *testing.T) {
 		change          func(*plan.Plan)
 		problem, warn   string
 	}{
-		"as it was made":      {drive: "ip=10.0.0.22/24,gw=10.0.0.1"},
-		"another":             {drive: "ip=10.0.0.21/24,gw=10.0.0.1", problem: rule + back + talos},
-		"another, with agent": {drive: "ip=10.0.0.21/24,gw=10.0.0.1", node: func(n *plan.Node) { n.Agent = true }, problem: rule + back},
-		"of K3s":              {drive: "ip=10.0.0.21/24,gw=10.0.0.1", distribution: k3s, problem: rule + back},
+		"as it was made": {drive: "ip=10.0.0.22/24,gw=10.0.0.1"},
+		"another":        {drive: "ip=10.0.0.21/24,gw=10.0.0.1", problem: rule + back + talos},
+		"another, with agent": {
+			drive: "ip=10.0.0.21/24,gw=10.0.0.1", reported: "10.0.0.21", node: func(n *plan.Node) { n.Agent = true },
+			problem: rule + back,
+		},
+		"another, agent silent": {
+			drive: "ip=10.0.0.21/24,gw=10.0.0.1", node: func(n *plan.Node) { n.Agent = true },
+			warn: strings.Replace(rule, "10.0.0.21 (", "10.0.0.21, and its guest agent does not say whether that was changed "+
+				"by hand (", 1) + back,
+		},
+		"of K3s": {drive: "ip=10.0.0.21/24,gw=10.0.0.1", distribution: k3s, problem: rule + back},
 		"changed by hand": {
 			drive: "ip=10.0.0.21/24,gw=10.0.0.1", reported: "10.0.0.22", node: func(n *plan.Node) { n.Agent = true },
 		},

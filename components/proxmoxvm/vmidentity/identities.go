@@ -142,8 +142,9 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 // disks, and Proxmox VE deletes those that are detached with the VM.
 func checkDeletable(f Found) error {
 	if f.Config.Protection {
-		return fmt.Errorf("%s is protected in Proxmox VE. It is not deleted: if it may be, run 'qm set %d --protection 0' "+
-			"on host %s, then the same command again", f.VM.Label(), f.VM.ID, f.VM.Host)
+		return fmt.Errorf("%s is protected in Proxmox VE, and is not deleted. If it may be, set protection to false for its "+
+			"pool and run 'pulumi up' first; or, where it was protected by hand, run 'qm set %d --protection 0' on host %s",
+			f.VM.Label(), f.VM.ID, f.VM.Host)
 	}
 
 	for _, key := range slices.Sorted(maps.Keys(f.Config.Settings)) {

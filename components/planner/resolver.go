@@ -71,13 +71,6 @@ func (r *resolver) addProblemOnce(path, rule, value, remedy string) {
 	}
 }
 
-// warnOnce notes what several pools may share, and what does not stop the program.
-func (r *resolver) warnOnce(path, rule, value, remedy string) {
-	if p := (spec.Problem{Path: path, Rule: rule, Value: value, Remedy: remedy}); !slices.Contains(r.Warnings, p) {
-		r.Warnings = append(r.Warnings, p)
-	}
-}
-
 func valueOr[T any](v *T, fallback T) T {
 	if v == nil {
 		return fallback

@@ -1,7 +1,10 @@
 // Package hookutil reads what the engine passes to resource hooks, and registers hooks.
 package hookutil
 
-import "github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+import (
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+)
 
 // String is a string property; "" where it is absent, unknown or of another type.
 func String(m resource.PropertyMap, key resource.PropertyKey) string {
@@ -29,6 +32,15 @@ func Strings(m resource.PropertyMap, key resource.PropertyKey) []string {
 	}
 
 	return all
+}
+
+// Inputs are the inputs that a resource has, or is to have where it is created.
+func Inputs(args *pulumi.ResourceHookArgs) resource.PropertyMap {
+	if len(args.OldInputs) > 0 {
+		return args.OldInputs
+	}
+
+	return args.NewInputs
 }
 
 // Number is a number property; 0 where it is absent, unknown or of another type.

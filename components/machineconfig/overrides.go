@@ -215,10 +215,7 @@ func (c *checker) checkAddresses(p *plan.Plan, pool plan.PlannedPool, node plan.
 	}
 
 	for _, a := range all {
-		// Of a network that holds all of network.cidr, clusterNetworks says so.
-		in := func(own netip.Prefix) bool {
-			return a.In(own) && (!own.Contains(p.Network.Addr()) || p.Network.Bits() < own.Bits())
-		}
+		in := func(own netip.Prefix) bool { return a.In(own, p.Network) }
 		hidden := func(cfg talosconfig.Provider) bool {
 			pods, services := clusterNetworksOf(cfg)
 

@@ -17,9 +17,10 @@ type FixedAddress struct {
 	Node bool
 }
 
-// In says that a network of pods or services holds the address, or a part of the range.
-func (a FixedAddress) In(network netip.Prefix) bool {
-	return a.Range.Overlaps(netipx.RangeOfPrefix(network))
+// In says that a network of pods or services holds the address, or a part of the range. One that holds the whole
+// network of the nodes is a problem of its own.
+func (a FixedAddress) In(own, nodes netip.Prefix) bool {
+	return a.Range.Overlaps(netipx.RangeOfPrefix(own)) && !(own.Contains(nodes.Addr()) && nodes.Bits() >= own.Bits())
 }
 
 // FixedAddresses are those of the cluster: of the router, the endpoint and the load balancer.

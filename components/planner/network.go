@@ -182,8 +182,7 @@ func (r *resolver) checkK3sNetwork(k *plan.PlannedK3s) {
 	}
 }
 
-// checkK3sAddresses: pods and services would hide what has an address of their networks. Of a network that holds all of
-// network.cidr, checkK3sNetwork says so.
+// checkK3sAddresses: pods and services would hide what has an address of their networks.
 func (r *resolver) checkK3sAddresses(p *plan.Plan) {
 	if !r.IsK3s() {
 		return
@@ -200,16 +199,10 @@ func (r *resolver) checkK3sAddresses(p *plan.Plan) {
 	}
 
 	for _, own := range []netip.Prefix{p.K3s.Pods, p.K3s.Services} {
-		pods := own == p.K3s.Pods
-
-		if r.network.IsValid() && own.Contains(r.network.Addr()) && r.network.Bits() >= own.Bits() {
-			continue
-		}
-
-		reported := map[string]bool{}
+		pods, reported := own == p.K3s.Pods, map[string]bool{}
 
 		for _, a := range all {
-			if a.In(own) && (pods || a.Node) && !reported[a.Path] {
+			if a.In(own, r.network) && (pods || a.Node) && !reported[a.Path] {
 				reported[a.Path] = true
 
 				r.Problems.Add(a.Path, "must lie outside of "+own.String()+", which K3s has for pods and services", a.Value,

@@ -78,7 +78,9 @@ func (c *Client) HAResources(ctx context.Context) (map[string]bool, error) {
 func (c *Client) FirewallRules(ctx context.Context, vm VM) ([]proxmox.FirewallRule, error) {
 	var reply []proxmox.FirewallRule
 
-	return reply, c.get(ctx, qemu(vm)+"/firewall/rules", &reply)
+	err := c.get(ctx, qemu(vm)+"/firewall/rules", &reply)
+
+	return reply, err
 }
 
 // ResourcePools returns the resource pools that the credentials may see, by name: those on which they have Pool.Audit.

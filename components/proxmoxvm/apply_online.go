@@ -35,11 +35,5 @@ func (u UpdateHooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookA
 		return err
 	}
 
-	// A preview has said that Proxmox VE cannot be reached.
-	err := errors.Join(u.GrowDisks(ctx, n), u.ApplyCPUUnits(ctx, n), u.RestorePool(ctx, n, args))
-	if u.Program.DryRun() {
-		return nil
-	}
-
-	return err
+	return u.inUpdates(errors.Join(u.GrowDisks(ctx, n), u.ApplyCPUUnits(ctx, n), u.RestorePool(ctx, n, args)))
 }

@@ -72,11 +72,7 @@ func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, ma
 func CheckRules(ctx context.Context, p *plan.Plan, api Proxmox, dryRun bool, args *pulumi.ResourceHookArgs) error {
 	deleted := len(args.NewInputs) == 0
 
-	inputs := args.OldInputs
-	if len(inputs) == 0 {
-		inputs = args.NewInputs
-	}
-
+	inputs := hookutil.Inputs(args)
 	vmid := int(hookutil.Number(inputs, "vmId"))
 
 	pool, n, planned := vmidentity.NodeByVMID(p, vmid)

@@ -93,13 +93,18 @@ func WaitMachine(ctx context.Context, t Target, c Credentials, bound time.Durati
 		defer machine.Close()
 
 		if !strings.EqualFold(machine.UUID, t.UUID) {
-			return fmt.Errorf("another machine answers at %s: it shows SMBIOS UUID %q, and the VM of %s has %s. Nothing was "+
-				"sent to it. Find what has the address, take it off the network, then run 'pulumi up' again",
-				t.Address, machine.UUID, t.Name, t.UUID)
+			return OtherMachineError(t, "the VM of "+t.Name, machine.UUID)
 		}
 
 		return nil
 	})
+}
+
+// OtherMachineError is what is said of a machine in maintenance mode at a node's address that is not the node's VM.
+func OtherMachineError(t Target, vm, shown string) error {
+	return fmt.Errorf("another machine answers at %s: it shows SMBIOS UUID %q, and %s has %s. Nothing was sent to "+
+		"it. Find what has the address (a VM or a machine with the same address, an old DHCP lease), take it off the "+
+		"network, then run 'pulumi up' again", t.Address, shown, vm, t.UUID)
 }
 
 // notTaken says why a node has not taken a configuration. Only a RejectedError is final.

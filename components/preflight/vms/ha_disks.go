@@ -2,10 +2,7 @@ package vms
 
 import (
 	"context"
-	"errors"
 	"fmt"
-
-	"talos-proxmox/components/proxmoxapi"
 )
 
 // warnLocalDisks warns of high availability for VMs whose disks a host does not share: after its loss, no other host
@@ -30,8 +27,7 @@ func (c *Checker) warnLocalDisks(ctx context.Context) error {
 				var err error
 
 				switch shared, err = c.Proxmox.SharedStores(ctx); {
-				case errors.Is(err, proxmoxapi.ErrUnreachable), errors.Is(err, proxmoxapi.ErrOffline),
-					errors.Is(err, proxmoxapi.ErrRefused):
+				case endsChecks(err):
 					return err
 				case err != nil:
 					c.Warnings.Add("pools."+pool.Name+haKey(n.HAGroup), fmt.Sprintf("could not determine whether the "+

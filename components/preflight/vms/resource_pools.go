@@ -2,7 +2,6 @@ package vms
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -26,8 +25,7 @@ func (c *Checker) CheckResourcePools(ctx context.Context) error {
 	pools, err := c.Proxmox.ResourcePools(ctx)
 
 	switch {
-	case errors.Is(err, proxmoxapi.ErrUnreachable), errors.Is(err, proxmoxapi.ErrOffline),
-		errors.Is(err, proxmoxapi.ErrRefused):
+	case endsChecks(err):
 		return err
 	case err != nil:
 		c.Warnings.Add("pools."+joins[0].Pool+".resourcePool", fmt.Sprintf("could not determine whether it exists: %v", err),

@@ -91,8 +91,7 @@ func (c *Checker) warnUnits() {
 
 // warnUnreadable: nothing depends on these settings where nothing is left to be done.
 func (c *Checker) warnUnreadable(n plan.Node, err error) error {
-	if errors.Is(err, proxmoxapi.ErrUnreachable) || errors.Is(err, proxmoxapi.ErrOffline) ||
-		errors.Is(err, proxmoxapi.ErrRefused) {
+	if endsChecks(err) {
 		return err
 	}
 

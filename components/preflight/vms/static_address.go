@@ -47,22 +47,17 @@ func (c *Checker) checkStaticAddresses(ctx context.Context, nodes []plan.Node, v
 				netip.PrefixFrom(n.Address, c.Plan.Network.Bits()), driveKey("gw", c.Plan.Gateway), c.Plan.Gateway, vms[i].Host)
 		}
 
-		if c.Plan.Bootstrap == spec.BootstrapExternal {
+		switch {
+		case c.Plan.Bootstrap == spec.BootstrapExternal:
 			// Nothing is done to the node, and its operator may have changed it.
 			problem.Remedy = "change the node by hand, or put the former address back"
 			c.Warnings = append(c.Warnings, problem)
-
-			continue
-		}
-
-		if !asked {
+		case !asked:
 			problem.Rule += ", and its guest agent does not say whether that was changed by hand"
 			c.Warnings = append(c.Warnings, problem)
-
-			continue
+		default:
+			c.Problems = append(c.Problems, problem)
 		}
-
-		c.Problems = append(c.Problems, problem)
 	}
 }
 

@@ -270,11 +270,7 @@ func deleteSuccessor(p *plan.Plan, f Found) string {
 func (i *Identities) CheckCompanion(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	ctx = hookutil.Deleting(ctx)
 
-	inputs := args.OldInputs
-	if len(inputs) == 0 {
-		inputs = args.NewInputs
-	}
-
+	inputs := hookutil.Inputs(args)
 	vmid := int(hookutil.Number(inputs, "vmId"))
 	if id, ok := strings.CutPrefix(hookutil.String(inputs, "resourceId"), "vm:"); ok {
 		vmid, _ = strconv.Atoi(id)

@@ -174,7 +174,7 @@ func TestReadState(t *testing.T) {
 	}
 
 	require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
-		found, err := NewIdentities(ctx, &plan.Plan{}, nil, nil).readState()
+		found, _, err := NewIdentities(ctx, &plan.Plan{}, nil, nil).readState()
 		require.NoError(t, err)
 
 		for name, want := range map[string]stateMachine{

@@ -92,16 +92,16 @@ func (i *Identities) readOnce() {
 	i.once.Do(func() {
 		defer close(i.read)
 
-		found, err := i.readState()
+		found, released, err := i.readState()
 
 		i.mu.Lock()
 		defer i.mu.Unlock()
 
-		i.state, i.unread = found, err
+		i.state, i.released, i.unread = found, released, err
 	})
 }
 
-func (i *Identities) readState() (map[string]stateMachine, error) {
+func (i *Identities) readState() (found map[string]stateMachine, released bool, err error) {
 	var read struct {
 		Outputs map[string]any `pulumi:"outputs"`
 	}
@@ -115,10 +115,11 @@ func (i *Identities) readState() (map[string]stateMachine, error) {
 	// What is secret in the outputs of others stays here.
 	if _, err := i.ctx.InvokePackageRaw("pulumi:pulumi:readStackResourceOutputs",
 		map[string]any{"stackName": stack}, &read, ""); err != nil {
-		return nil, fmt.Errorf("the engine could not read the state: %w", err)
+		return nil, false, fmt.Errorf("the engine could not read the state: %w", err)
 	}
 
-	found, setUp := map[string]stateMachine{}, map[string]string{}
+	found = map[string]stateMachine{}
+	setUp := map[string]string{}
 
 	for urn, value := range read.Outputs {
 		kept, _ := value.(map[string]any)
@@ -135,7 +136,7 @@ func (i *Identities) readState() (map[string]stateMachine, error) {
 		}
 
 		if is := kept["type"]; is == tokens.TalosCluster || is == tokens.K3sCluster {
-			i.setReleased(outputs[ReleasedOutput] == i.plan.Cluster)
+			released = released || outputs[ReleasedOutput] == i.plan.Cluster
 		}
 
 		if kept["type"] != tokens.VM || outputs == nil {
@@ -161,14 +162,7 @@ func (i *Identities) readState() (map[string]stateMachine, error) {
 		found[name] = m
 	}
 
-	return found, nil
-}
-
-func (i *Identities) setReleased(is bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-
-	i.released = i.released || is
+	return found, released, nil
 }
 
 // waitRead waits until the state was read. Its error says why it was not.

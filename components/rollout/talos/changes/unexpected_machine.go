@@ -28,10 +28,7 @@ func (r *Changes) checkNotReset(ctx context.Context, c nodeChange) error {
 	}
 }
 
-// otherMachineError is what is said of a machine in maintenance mode at a node's address that is not the node's VM.
+// otherMachineError names the VM of a node that another machine answers for.
 func otherMachineError(c nodeChange, shown string) error {
-	return fmt.Errorf("another machine answers at %s: it shows SMBIOS UUID %q, and VM %d has %s. Nothing was sent to "+
-		"it. Find what has the address (a VM or a machine with the same address, an old DHCP lease), take it off the "+
-		"network, then run 'pulumi up' again",
-		c.Address, shown, c.node.VMID, c.UUID)
+	return talosapi.OtherMachineError(c.Target, fmt.Sprintf("VM %d", c.node.VMID), shown)
 }

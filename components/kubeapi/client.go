@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -155,7 +156,7 @@ func nodeOf(n *corev1.Node) Node {
 	return Node{
 		Name: n.Name, Machine: n.Status.NodeInfo.SystemUUID, uid: n.UID, version: n.ResourceVersion,
 		Ready: reported.Status == corev1.ConditionTrue, Reported: reported.LastHeartbeatTime.Time,
-		Cordoned: n.Spec.Unschedulable, Ours: n.Annotations[cordonedBy] != "",
+		Cordoned: n.Spec.Unschedulable, Ours: marked(n) && !cordonedByOthers(n),
 		Labelled: labelled(n), Kubelet: n.Status.NodeInfo.KubeletVersion, Boot: n.Status.NodeInfo.BootID,
 	}
 }
@@ -199,24 +200,61 @@ func (c *Client) Uncordon(ctx context.Context, name string) error {
 		return nil
 	case err != nil:
 		return err
-	case n.Annotations[cordonedBy] == "":
+	case !marked(n):
 		return nil
+	case cordonedByOthers(n):
+		return c.patchNode(ctx, name, markPatch(false))
 	default:
 		return c.setCordon(ctx, name, false)
 	}
 }
 
+// marked says that a node has the mark of a cordon of this program.
+func marked(n *corev1.Node) bool { return n.Annotations[cordonedBy] != "" }
+
+// cordonedByOthers says that another than the one who has set the mark has cordoned the node since: an operator may have
+// uncordoned it after a run that was cut off, and cordoned it again.
+func cordonedByOthers(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+		var fields struct {
+			Metadata struct {
+				Annotations map[string]any `json:"f:annotations"`
+			} `json:"f:metadata"`
+			Spec map[string]any `json:"f:spec"`
+		}
+
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+			return false
+		}
+
+		_, cordons := fields.Spec["f:unschedulable"]
+		_, marks := fields.Metadata.Annotations["f:"+cordonedBy]
+
+		return n.Spec.Unschedulable && cordons && !marks
+	})
+}
+
 // setCordon changes mark and cordon at once: a run that is cut off leaves no cordon of unknown origin.
 func (c *Client) setCordon(ctx context.Context, name string, cordoned bool) error {
+	patch := markPatch(cordoned)
+	patch["spec"] = map[string]any{"unschedulable": cordoned}
+
+	return c.patchNode(ctx, name, patch)
+}
+
+// markPatch sets or deletes the mark of a cordon.
+func markPatch(cordoned bool) map[string]any {
 	var mark any // nil deletes
 	if cordoned {
 		mark = "true"
 	}
 
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{cordonedBy: mark}},
-		"spec":     map[string]any{"unschedulable": cordoned},
-	})
+	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{cordonedBy: mark}}}
+}
+
+// patchNode changes a node, if it is there.
+func (c *Client) patchNode(ctx context.Context, name string, changes map[string]any) error {
+	patch, err := json.Marshal(changes)
 	if err != nil {
 		return err
 	}

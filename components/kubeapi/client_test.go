@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	core "k8s.io/client-go/testing"
 )
@@ -91,6 +92,36 @@ func TestCordon(t *testing.T) {
 	n, err := c.api.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Empty(t, n.Annotations, "nothing is left behind")
+}
+
+// A run that was cut off has left its cordon. An operator has uncordoned the node, and cordons it for a reason of theirs.
+func TestCordonAfterOperator(t *testing.T) {
+	c := &Client{api: fake.NewClientset(node("a", corev1.ConditionTrue))}
+	operator := func(cordoned string) {
+		_, err := c.api.CoreV1().Nodes().Patch(t.Context(), "a", types.MergePatchType,
+			[]byte(`{"spec":{"unschedulable":`+cordoned+`}}`), metav1.PatchOptions{FieldManager: "kubectl-cordon"})
+		require.NoError(t, err)
+	}
+
+	require.NoError(t, c.Cordon(t.Context(), "a"))
+
+	n, _, err := c.Node(t.Context(), "a")
+	require.NoError(t, err)
+	assert.True(t, n.Ours)
+
+	operator("null")
+	operator("true")
+
+	n, _, err = c.Node(t.Context(), "a")
+	require.NoError(t, err)
+	assert.False(t, n.Ours)
+
+	require.NoError(t, c.Uncordon(t.Context(), "a"))
+
+	left, err := c.api.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.True(t, left.Spec.Unschedulable)
+	assert.Empty(t, left.Annotations)
 }
 
 func TestDeleteNode(t *testing.T) {

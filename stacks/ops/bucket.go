@@ -3,11 +3,15 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -83,7 +87,10 @@ func parseBucket(text string) (*bucket, error) {
 	}, nil
 }
 
-// put copies files into the bucket. One that is there stays as it is.
+// checksumKey is the metadata of an object that has the SHA-256 checksum of its file.
+const checksumKey = "Sha256"
+
+// put copies files into the bucket. What is there stays as it is: another file of the same name is an error.
 func (b *bucket) put(ctx context.Context, files ...string) error {
 	client, err := minio.New(b.endpoint, &b.options)
 	if err != nil {
@@ -91,23 +98,63 @@ func (b *bucket) put(ctx context.Context, files ...string) error {
 	}
 
 	for _, file := range files {
-		// The server compares what it has got.
-		o := minio.PutObjectOptions{ContentType: "application/octet-stream", SendContentMd5: true}
-		o.SetMatchETagExcept("*")
-
-		_, err := client.FPutObject(ctx, b.name, path.Join(b.prefix, filepath.Base(file)), file, o)
-
-		var refused minio.ErrorResponse
-		if errors.As(err, &refused) && refused.StatusCode == http.StatusPreconditionFailed {
-			continue
-		}
-
-		if err != nil {
+		if err := b.putFile(ctx, client, file); err != nil {
 			return fmt.Errorf("%s is not copied to %s: %w", file, b, err)
 		}
 	}
 
 	return nil
+}
+
+func (b *bucket) putFile(ctx context.Context, client *minio.Client, file string) error {
+	checksum, err := checksumOf(file)
+	if err != nil {
+		return err
+	}
+
+	name := path.Join(b.prefix, filepath.Base(file))
+
+	// The server compares what it has got.
+	o := minio.PutObjectOptions{
+		ContentType: "application/octet-stream", SendContentMd5: true,
+		UserMetadata: map[string]string{checksumKey: checksum},
+	}
+	o.SetMatchETagExcept("*")
+
+	_, err = client.FPutObject(ctx, b.name, name, file, o)
+
+	var refused minio.ErrorResponse
+	if !errors.As(err, &refused) || refused.StatusCode != http.StatusPreconditionFailed {
+		return err
+	}
+
+	// A request whose answer was lost is sent again: then it is this file that is there.
+	there, err := client.StatObject(ctx, b.name, name, minio.StatObjectOptions{})
+
+	switch {
+	case err != nil:
+		return fmt.Errorf("a file of that name is there, and could not determine whether it is this one: %w", err)
+	case there.UserMetadata[checksumKey] != checksum:
+		return errors.New("another file of that name is there, and stays")
+	default:
+		return nil
+	}
+}
+
+// checksumOf is the SHA-256 checksum of a file, in hexadecimal.
+func checksumOf(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() // it is only read
+
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 func (b *bucket) String() string { return "s3://" + path.Join(b.name, b.prefix) }

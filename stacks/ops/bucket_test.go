@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -48,7 +49,8 @@ func TestPutBucket(t *testing.T) {
 
 	var mu sync.Mutex
 
-	kept := map[string]string{}
+	kept, checksums := map[string]string{}, map[string]string{}
+	lose := false // the answer to the next request that stores a file
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		assert.NoError(t, err)
@@ -59,6 +61,10 @@ func TestPutBucket(t *testing.T) {
 		sum := md5.Sum(body) //nolint:gosec // what S3 has for this
 
 		switch _, there := kept[r.URL.Path]; {
+		case r.Method == http.MethodHead && r.Header.Get("Authorization") != "" && there:
+			w.Header().Set("X-Amz-Meta-Sha256", checksums[r.URL.Path])
+			w.Header().Set("ETag", `"1"`)
+			w.Header().Set("Last-Modified", time.Unix(0, 0).UTC().Format(http.TimeFormat))
 		case r.Method != http.MethodPut, base64.StdEncoding.EncodeToString(sum[:]) != r.Header.Get("Content-Md5"):
 			w.WriteHeader(http.StatusBadRequest)
 		case !bytes.Contains([]byte(r.Header.Get("Authorization")), []byte("Credential=robot/")):
@@ -66,7 +72,13 @@ func TestPutBucket(t *testing.T) {
 		case there && r.Header.Get("If-None-Match") == "*":
 			w.WriteHeader(http.StatusPreconditionFailed)
 		default:
-			kept[r.URL.Path] = string(body)
+			kept[r.URL.Path], checksums[r.URL.Path] = string(body), r.Header.Get("X-Amz-Meta-Sha256")
+
+			if lose {
+				lose = false
+
+				panic(http.ErrAbortHandler)
+			}
 
 			w.Header().Set("ETag", `"1"`)
 		}
@@ -77,7 +89,7 @@ func TestPutBucket(t *testing.T) {
 		b, err := parseBucket("s3://backups/talos?s3ForcePathStyle=true&region=eu-central-1&endpoint=" + server.URL + query)
 		require.NoError(t, err)
 
-		b.options.Transport, b.options.MaxRetries = server.Client().Transport, 1
+		b.options.Transport, b.options.MaxRetries = server.Client().Transport, 2
 
 		return b
 	}
@@ -85,7 +97,10 @@ func TestPutBucket(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "atlas.20261121-180000.db.age")
 	require.NoError(t, os.WriteFile(file, []byte("encrypted"), 0o600))
 	require.NoError(t, os.WriteFile(file+".json", []byte("{}"), 0o600))
-	require.NoError(t, to("").put(t.Context(), file, file+".json"))
+
+	lose = true
+
+	require.NoError(t, to("").put(t.Context(), file, file+".json"), "an answer is lost, and the file is there")
 
 	whole := map[string]string{
 		"/backups/talos/atlas.20261121-180000.db.age":      "encrypted",
@@ -95,7 +110,8 @@ func TestPutBucket(t *testing.T) {
 
 	// Another of that name.
 	require.NoError(t, os.WriteFile(file, []byte("something else"), 0o600))
-	require.NoError(t, to("").put(t.Context(), file))
+	require.EqualError(t, to("").put(t.Context(), file),
+		file+" is not copied to s3://backups/talos: another file of that name is there, and stays")
 	assert.Equal(t, whole, kept)
 
 	t.Setenv("AWS_ACCESS_KEY_ID", "another")

@@ -49,7 +49,7 @@ type vmHooks struct {
 	failed        []*pulumi.ErrorHook
 
 	// announced runs before a VM is made and created after it, checked before a VM is changed or deleted, companions
-	// before what belongs to one is: each holds that it is the VM of the state.
+	// before what belongs to one is: each checks that it is the VM of the state.
 	announced, created, checked, companions *pulumi.ResourceHook
 	// applyRules runs after a VM was put under high availability, and sets the rules of its pool.
 	applyRules *pulumi.ResourceHook

@@ -124,7 +124,7 @@ func newK3sIdentity(ctx *pulumi.Context, name string, p *plan.Plan, token, exist
 // resources keep the identity: what acts on a running node needs them.
 func (id *k3sIdentity) resources() []pulumi.Resource { return []pulumi.Resource{id.keeps, id.issued} }
 
-// sameToken holds that the token is the one that the cluster began with. Servers that run know no other, and K3s has
+// sameToken checks that the token is the one that the cluster began with. Servers that run know no other, and K3s has
 // encrypted with it what they share.
 func sameToken(identity, token string) error {
 	i, err := k3sconfig.ReadIdentity(identity)
@@ -138,7 +138,7 @@ func sameToken(identity, token string) error {
 	}}
 }
 
-// sameIdentity holds that the files of a server are of the cluster that the state knows.
+// sameIdentity checks that the files of a server are of the cluster that the state knows.
 func sameIdentity(identity, files string) error {
 	if files == "" {
 		return nil
@@ -161,7 +161,7 @@ func sameIdentity(identity, files string) error {
 	}}
 }
 
-// sameNetworks holds that the networks are those that the cluster was made with: its services and nodes have addresses
+// sameNetworks checks that the networks are those that the cluster was made with: its services and nodes have addresses
 // of them.
 func sameNetworks(identity string, k *plan.PlannedK3s) error {
 	i, err := k3sconfig.ReadIdentity(identity)

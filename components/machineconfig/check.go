@@ -6,21 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"regexp"
 	"slices"
-	"strings"
-	"sync"
-	"time"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
-	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
-	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/config/validation"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
-	"go.yaml.in/yaml/v3"
 
 	"talos-proxmox/components/machineconfig/manifests"
 	"talos-proxmox/components/plan"
@@ -41,7 +31,7 @@ func Check(p *plan.Plan) ([]spec.Problem, error) {
 	c := checker{problems: manifests.Check(p)}
 
 	for _, pool := range p.Pools {
-		if err := c.pool(p, pool); err != nil {
+		if err := c.checkPool(p, pool); err != nil {
 			return nil, err
 		}
 	}
@@ -125,7 +115,7 @@ func (c *checker) note(to *spec.Problems, problem spec.Problem) {
 	}
 }
 
-func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
+func (c *checker) checkPool(p *plan.Plan, pool plan.PlannedPool) error {
 	generated, err := generateBase(p, pool.Role)
 	if err != nil {
 		return fmt.Errorf("generating the configuration of pool %s: %w", pool.Name, err)
@@ -151,25 +141,25 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 		nodes = []plan.Node{{Name: "pool " + pool.Name, Pool: pool.Name, Role: pool.Role}}
 	}
 
-	shared := c.apply(generated, patches, nodes[0])
-	planned := (&checker{}).apply(generated, programs(patches), nodes[0])
+	shared := c.applyPatches(generated, patches, nodes[0])
+	planned := (&checker{}).applyPatches(generated, programPatches(patches), nodes[0])
 
 	for _, node := range nodes {
 		var mine []spec.Patch
 
-		decided := ofCluster()
+		decided := clusterOverrides()
 
 		if len(pool.Nodes) > 0 {
 			if mine, err = nodePatches(p, node); err != nil {
 				return err
 			}
 
-			decided = slices.Concat(ofNode(p, node), decided)
+			decided = slices.Concat(nodeOverrides(p, node), decided)
 		}
 
-		whole, all := c.apply(shared, mine, node), slices.Concat(patches, mine)
+		patched, all := c.applyPatches(shared, mine, node), slices.Concat(patches, mine)
 
-		warnings, err := validate(whole)
+		warnings, err := validate(patched)
 		for _, fault := range faults(err) {
 			refused := func(cfg talosconfig.Provider) bool {
 				_, again := validate(cfg)
@@ -180,18 +170,18 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 			c.note(&c.problems, blame(generated, all, node, "Talos refuses the machine configuration: "+fault, refused))
 		}
 
-		for _, need := range needs(p) {
+		for _, r := range requirements(p) {
 			switch {
-			case !need.broken(whole):
-			case need.unpatched.Rule != "" && need.broken(generated):
-				c.note(&c.problems, need.unpatched)
+			case !r.broken(patched):
+			case r.unpatched.Rule != "" && r.broken(generated):
+				c.note(&c.problems, r.unpatched)
 			default:
-				c.note(&c.problems, blame(generated, all, node, need.rule, need.broken))
+				c.note(&c.problems, blame(generated, all, node, r.rule, r.broken))
 			}
 		}
 
-		c.checkAddresses(p, pool, node, generated, whole, all)
-		c.checkOverrides(decided, (&checker{}).apply(planned, programs(mine), node), whole, all, node)
+		c.checkAddresses(p, pool, node, generated, patched, all)
+		c.checkOverrides(decided, (&checker{}).applyPatches(planned, programPatches(mine), node), patched, all, node)
 
 		for _, w := range warnings {
 			c.note(&c.warnings, spec.Problem{
@@ -204,10 +194,10 @@ func (c *checker) pool(p *plan.Plan, pool plan.PlannedPool) error {
 	return nil
 }
 
-// apply applies patches one by one, without those that cannot be applied, which it notes.
-func (c *checker) apply(cfg talosconfig.Provider, patches []spec.Patch, node plan.Node) talosconfig.Provider {
+// applyPatches applies patches one by one, without those that cannot be applied, which it notes.
+func (c *checker) applyPatches(cfg talosconfig.Provider, patches []spec.Patch, node plan.Node) talosconfig.Provider {
 	for _, patch := range patches {
-		patched, err := apply(cfg, patch.Text)
+		patched, err := applyPatch(cfg, patch.Text)
 		if err != nil {
 			c.note(&c.problems, spec.Problem{
 				Path: patch.Path, Rule: "is not a patch that Talos can apply: " + keysOnly(err),
@@ -223,52 +213,6 @@ func (c *checker) apply(cfg talosconfig.Provider, patches []spec.Patch, node pla
 	return cfg
 }
 
-// unknownKeys is how Talos begins to quote what it does not know, everything below it included.
-const unknownKeys = "unknown keys found during decoding:"
-
-// keysOnly leaves of what Talos quotes the keys: below a mistyped one there may be a password.
-func keysOnly(err error) string {
-	message, quoted, ok := strings.Cut(err.Error(), unknownKeys)
-	if !ok {
-		return oneLine(err)
-	}
-
-	var tree map[string]any
-	if yaml.Unmarshal([]byte(quoted), &tree) != nil {
-		return oneLine(errors.New(message + "unknown keys"))
-	}
-
-	var paths []string
-
-	// Talos quotes the way to the unknown key; where it ends or forks, its value begins.
-	for at := tree; ; {
-		keys := slices.Sorted(maps.Keys(at))
-		if len(keys) != 1 {
-			break
-		}
-
-		paths = append(paths, keys[0])
-
-		next, below := at[keys[0]].(map[string]any)
-		if !below {
-			break
-		}
-
-		at = next
-	}
-
-	return oneLine(errors.New(message+unknownKeys)) + " " + strings.Join(paths, ".")
-}
-
-// remedy for a patch that cannot be applied.
-func remedy(err error) string {
-	if strings.Contains(err.Error(), "JSON6902") {
-		return "write it as a strategic merge patch: since Talos 1.12 a machine configuration has several documents"
-	}
-
-	return "correct the patch"
-}
-
 // blame names the patch that breaks a rule which the configuration held before.
 func blame(cfg talosconfig.Provider, patches []spec.Patch, node plan.Node, rule string,
 	broken func(talosconfig.Provider) bool,
@@ -276,7 +220,7 @@ func blame(cfg talosconfig.Provider, patches []spec.Patch, node plan.Node, rule 
 	problem := spec.Problem{Path: "pools." + node.Pool, Rule: rule, Value: node.Name}
 
 	for _, patch := range patches {
-		patched, err := apply(cfg, patch.Text)
+		patched, err := applyPatch(cfg, patch.Text)
 		if err != nil {
 			continue // it is noted by itself
 		}
@@ -293,119 +237,6 @@ func blame(cfg talosconfig.Provider, patches []spec.Patch, node plan.Node, rule 
 	return problem
 }
 
-// apply applies one patch. The text is a patch and nothing else: machinery's LoadPatches, and with it the provider,
-// takes a text like "@/etc/passwd" for the name of a file to read, which must not get that far.
-func apply(cfg talosconfig.Provider, text string) (talosconfig.Provider, error) {
-	// Talos takes it for a list of no JSON patches, and then complains of those.
-	var content any
-	if err := yaml.Unmarshal([]byte(text), &content); err == nil && content == nil {
-		return nil, errors.New("it is empty")
-	}
-
-	patch, err := configpatcher.LoadPatch([]byte(text))
-	if err == nil {
-		err = checkKinds(patch, text)
-	}
-
-	if err != nil {
-		return nil, err
-	}
-
-	// Talos' copy of a configuration shares the endpoint with it, and a patch would change both.
-	cfg, err = cfg.PatchV1Alpha1(func(c *v1alpha1.Config) error {
-		if c.ClusterConfig == nil {
-			return nil
-		}
-
-		if e := c.ClusterConfig.Endpoint(); e != nil {
-			c.ClusterConfig.ControlPlane.Endpoint = &v1alpha1.Endpoint{URL: new(*e)}
-		}
-
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	out, err := configpatcher.Apply(configpatcher.WithConfig(cfg), []configpatcher.Patch{patch})
-	if err != nil {
-		return nil, err
-	}
-
-	return out.Config()
-}
-
-func generateBase(p *plan.Plan, role spec.Role) (talosconfig.Provider, error) {
-	bundle, err := throwAway()
-	if err != nil {
-		return nil, err
-	}
-
-	return generated(p, role, bundle)
-}
-
-// FullConfiguration is the configuration of a node of a cluster that has these secrets, with all patches. It holds
-// them.
-func FullConfiguration(p *plan.Plan, node plan.Node, bundle *secrets.Bundle) (talosconfig.Provider, error) {
-	config, err := generated(p, node.Role, bundle)
-	if err != nil {
-		return nil, err
-	}
-
-	patches, err := poolPatches(p, p.PoolOf(node))
-	if err != nil {
-		return nil, err
-	}
-
-	own, err := nodePatches(p, node)
-	if err != nil {
-		return nil, err
-	}
-
-	for _, patch := range slices.Concat(patches, own) {
-		if config, err = apply(config, patch.Text); err != nil {
-			return nil, fmt.Errorf("%s: %w", patch.Origin, err)
-		}
-	}
-
-	return config, nil
-}
-
-func generated(p *plan.Plan, role spec.Role, bundle *secrets.Bundle) (talosconfig.Provider, error) {
-	contract, err := talosconfig.ParseContractFromVersion(p.ContractVersion())
-	if err != nil {
-		return nil, err
-	}
-
-	endpoint := p.Endpoint
-	if endpoint == "" {
-		// It will be known when the first control plane is.
-		endpoint = "https://endpoint.invalid:6443"
-	}
-
-	in, err := generate.NewInput(p.Cluster, endpoint, strings.TrimPrefix(p.Kubernetes, "v"),
-		generate.WithVersionContract(contract), generate.WithSecretsBundle(bundle))
-	if err != nil {
-		return nil, err
-	}
-
-	return in.Config(machineType(role))
-}
-
-// throwAway secrets are made once per process. The contract asked for is an old one because newer ones want an RSA key,
-// which takes a second to make and changes nothing in what is validated.
-var throwAway = sync.OnceValues(func() (*secrets.Bundle, error) {
-	return secrets.NewBundle(secrets.NewFixedClock(time.Now()), talosconfig.TalosVersion1_3)
-})
-
-func machineType(role spec.Role) configmachine.Type {
-	if role == spec.RoleControlPlane {
-		return configmachine.TypeControlPlane
-	}
-
-	return configmachine.TypeWorker
-}
-
 // validate asks Talos' own validator. Which Kubernetes goes with which Talos, the plan knows: the validator would ask
 // for the Talos of its own version.
 func validate(cfg talosconfig.Provider) (warnings []string, err error) {
@@ -418,24 +249,3 @@ type metal struct{}
 func (metal) String() string        { return "metal" }
 func (metal) RequiresInstall() bool { return true }
 func (metal) InContainer() bool     { return false }
-
-// listed is how Talos' errors begin a list.
-var listed = regexp.MustCompile(`\d+ errors? occurred: \* `)
-
-// quotedValue is where errors of Talos and of YAML quote a value, which may be secret.
-var quotedValue = regexp.MustCompile(
-	"(cannot unmarshal !!\\w+|wrong key|unknown anchor) (?:`[^`]*`|\"[^\"]*\"|'[^']*')")
-
-// faults are the errors of a list of Talos', which comes over several lines. They quote no values.
-func faults(err error) []string {
-	if err == nil {
-		return nil
-	}
-
-	text := quotedValue.ReplaceAllString(strings.Join(strings.Fields(err.Error()), " "), "$1")
-
-	return strings.Split(listed.ReplaceAllString(text, ""), " * ")
-}
-
-// oneLine folds Talos' errors.
-func oneLine(err error) string { return strings.Join(faults(err), "; ") }

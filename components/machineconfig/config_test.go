@@ -74,7 +74,7 @@ func fullConfiguration(t *testing.T, p *plan.Plan, node plan.Node) talosconfig.P
 	}
 
 	for _, patch := range append(shared, own...) {
-		if cfg, err = apply(cfg, patch); err != nil {
+		if cfg, err = applyPatch(cfg, patch); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -22,7 +22,7 @@ var providerKinds = []string{
 	"WatchdogTimerConfig", "WireguardConfig", "ZswapConfig", "v1alpha1",
 }
 
-// checkKinds holds that the provider knows the documents of a patch.
+// checkKinds checks that the provider knows the documents of a patch.
 func checkKinds(patch configpatcher.Patch, text string) error {
 	merge, ok := patch.(configpatcher.StrategicMergePatch)
 	if !ok {
@@ -61,7 +61,7 @@ var laterSettings = map[string][]string{
 // v1alpha1Kind is the kind of the document that does not say it.
 const v1alpha1Kind = "v1alpha1"
 
-// checkLaterSettings holds that the provider knows the settings of a patch. What is said may be what holds anyway, so
+// checkLaterSettings checks that the provider knows the settings of a patch. What is said may be what holds anyway, so
 // the text is read.
 func checkLaterSettings(text string) error {
 	var errs []error

@@ -26,8 +26,8 @@ type override struct {
 // leaveOut is the remedy of a patch where there is a key.
 func leaveOut(key string) string { return "leave it out of the patch, and use " + key }
 
-// ofCluster are what the plan decides for each node of the cluster, also those that others make.
-func ofCluster() []override {
+// clusterOverrides are what the plan decides for each node of the cluster, also those that others make.
+func clusterOverrides() []override {
 	return []override{
 		{
 			what: "the endpoint", remedy: leaveOut("cluster.endpoint"), refused: true,
@@ -53,8 +53,8 @@ func ofCluster() []override {
 	}
 }
 
-// ofNode are what the plan decides for a node that it makes itself.
-func ofNode(p *plan.Plan, node plan.Node) []override {
+// nodeOverrides are what the plan decides for a node that it makes itself.
+func nodeOverrides(p *plan.Plan, node plan.Node) []override {
 	all := []override{
 		{
 			what: "the hostname", remedy: leaveOut("pools." + node.Pool + ".names"), refused: true,
@@ -115,18 +115,18 @@ func linkOf(c talosconfig.Provider, node plan.Node) string {
 
 // checkOverrides says which patch changes what the plan decides. Both configurations are of the same node: without the
 // operator's patches, and with all.
-func (c *checker) checkOverrides(overrides []override, planned, whole talosconfig.Provider, patches []spec.Patch,
+func (c *checker) checkOverrides(overrides []override, planned, patched talosconfig.Provider, patches []spec.Patch,
 	node plan.Node,
 ) {
 	for _, o := range overrides {
 		decided := o.value(planned)
 		changes := func(cfg talosconfig.Provider) bool { return o.value(cfg) != decided }
 
-		if !changes(whole) {
+		if !changes(patched) {
 			continue
 		}
 
-		problem := blame(planned, operators(patches), node, "overrides "+o.what+" of the plan, "+decided, changes)
+		problem := blame(planned, operatorPatches(patches), node, "overrides "+o.what+" of the plan, "+decided, changes)
 		problem.Remedy = o.remedy
 
 		// What holds for the cluster is not one thing here and another there.
@@ -142,19 +142,19 @@ func (c *checker) checkOverrides(overrides []override, planned, whole talosconfi
 	}
 }
 
-// operators are the patches that the program does not make itself.
-func operators(patches []spec.Patch) []spec.Patch {
+// operatorPatches are the patches that the program does not make itself.
+func operatorPatches(patches []spec.Patch) []spec.Patch {
 	return slices.DeleteFunc(slices.Clone(patches), func(patch spec.Patch) bool { return patch.Origin == ownPatch })
 }
 
-// programs are the patches that the program makes itself.
-func programs(patches []spec.Patch) []spec.Patch {
+// programPatches are the patches that the program makes itself.
+func programPatches(patches []spec.Patch) []spec.Patch {
 	return slices.DeleteFunc(slices.Clone(patches), func(patch spec.Patch) bool { return patch.Origin != ownPatch })
 }
 
-// clusterNetworks are the needs of the networks of pods and services, which only patches change.
-func clusterNetworks(p *plan.Plan) []need {
-	return []need{
+// clusterNetworks are what is required of the networks of pods and services, which only patches change.
+func clusterNetworks(p *plan.Plan) []requirement {
+	return []requirement{
 		{
 			rule: "the first networks of pods and services must be of the IP version of network.cidr " + p.Network.String() +
 				": the Kubernetes API server does not start with others",
@@ -206,7 +206,7 @@ func clusterNetworks(p *plan.Plan) []need {
 
 // checkAddresses: Talos takes no address of the networks of pods and services for that of a node, and these hide what
 // else has one. Both configurations are of the same node: without patches, and with all.
-func (c *checker) checkAddresses(p *plan.Plan, pool plan.PlannedPool, node plan.Node, base, whole talosconfig.Provider,
+func (c *checker) checkAddresses(p *plan.Plan, pool plan.PlannedPool, node plan.Node, base, patched talosconfig.Provider,
 	patches []spec.Patch,
 ) {
 	all := p.FixedAddresses()
@@ -223,7 +223,7 @@ func (c *checker) checkAddresses(p *plan.Plan, pool plan.PlannedPool, node plan.
 		}
 
 		switch {
-		case !hidden(whole):
+		case !hidden(patched):
 		case hidden(base):
 			c.note(&c.problems, spec.Problem{
 				Path: a.Path, Rule: "must not lie in the networks of pods and services, " + constants.DefaultIPv4PodCIDR +

@@ -20,7 +20,7 @@ func TestSecretManifests(t *testing.T) {
 	patch, err := SecretManifests(p.Pools[0], text)
 	require.NoError(t, err)
 
-	patched, err := apply(fullConfiguration(t, p, p.Pools[0].Nodes[0]), patch)
+	patched, err := applyPatch(fullConfiguration(t, p, p.Pools[0].Nodes[0]), patch)
 	require.NoError(t, err)
 
 	all := patched.K8sInlineManifestConfigs()
@@ -67,7 +67,7 @@ func TestRegistryLogins(t *testing.T) {
 			require.NoError(t, err)
 
 			for _, patch := range patches {
-				worker, err = apply(worker, patch)
+				worker, err = applyPatch(worker, patch)
 				require.NoError(t, err)
 			}
 

@@ -85,7 +85,7 @@ func TestEtcdEncryption(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			patchedCfg, err := apply(cfg, patch)
+			patchedCfg, err := applyPatch(cfg, patch)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,7 +36,7 @@ func TestTailscale(t *testing.T) {
 				t.Errorf("the workers get %q %v", none, err)
 			}
 
-			cfg, err := apply(fullConfiguration(t, p, p.Pools[0].Nodes[0]), got)
+			cfg, err := applyPatch(fullConfiguration(t, p, p.Pools[0].Nodes[0]), got)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -62,7 +62,7 @@ type HostAllocation struct {
 	Capacity, Reserve spec.Resources
 	// Used is what all nodes of the plan on this host need.
 	Used spec.Resources
-	// Slots are the workers that the host has room for next to its control planes, as far as all have the shape of the
+	// Slots are the workers that the host has room for next to its control planes, as far as all have the VMSpec of the
 	// first pool of workers; -1 without a limit.
 	Slots int
 }

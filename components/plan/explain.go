@@ -196,7 +196,7 @@ func (e *explainer) pool(p PlannedPool) {
 
 	add("hosts", strings.Join(shortList(hosts), ", "), placed)
 	e.image(path, p)
-	e.shape(path, asked, first)
+	e.vmSpec(path, asked, first)
 
 	for _, key := range slices.Sorted(maps.Keys(asked.Nodes)) {
 		e.own(path+".nodes."+key, asked.Nodes[key])
@@ -294,8 +294,8 @@ func (e *explainer) kernelArgs(path string, b BootImage) string {
 	return strings.Join(from, ", ")
 }
 
-// shape says of each value of the shape whether the pool, the defaults or nothing states it.
-func (e *explainer) shape(path string, asked spec.Pool, first Node) {
+// vmSpec says of each value of the VM whether the pool, the defaults or nothing states it.
+func (e *explainer) vmSpec(path string, asked spec.Pool, first Node) {
 	levels := []struct {
 		path string
 		v    reflect.Value
@@ -384,7 +384,7 @@ func (e *explainer) own(path string, n spec.NodeSpec) {
 }
 
 func show(v reflect.Value) string {
-	switch v.Kind() { //nolint:exhaustive // a Shape holds no other kinds
+	switch v.Kind() { //nolint:exhaustive // a VMSpec holds no other kinds
 	case reflect.Pointer:
 		if v.Elem().Kind() == reflect.Struct {
 			return "set"

@@ -52,7 +52,7 @@ func (r *resolver) checkHA(path string, p *pool, s spec.VMSpec) {
 	}
 }
 
-// checkHARules holds that the nodes of a pool want the same of high availability: the pool has one rule for each.
+// checkHARules checks that the nodes of a pool want the same of high availability: the pool has one rule for each.
 func (r *resolver) checkHARules(p *pool) {
 	of := func(m poolNode) *spec.HA { return p.vmDefaults.With(m.VMSpec).HA }
 

@@ -118,10 +118,10 @@ func TestHostsOfHA(t *testing.T) {
 	t.Parallel()
 
 	on := func(hosts ...string) spec.VMSpec { return spec.VMSpec{HA: &spec.HA{Hosts: hosts}} }
-	pool := func(role spec.Role, shape spec.VMSpec, host string) spec.Pool {
+	pool := func(role spec.Role, vm spec.VMSpec, host string) spec.Pool {
 		return spec.Pool{
 			Role: role, Addresses: map[bool]spec.Range{true: "10.0.0.11-99", false: "10.1.0.1-99"}[role == spec.RoleControlPlane],
-			Count: new(3), Host: host, VMSpec: shape,
+			Count: new(3), Host: host, VMSpec: vm,
 		}
 	}
 
@@ -129,23 +129,23 @@ func TestHostsOfHA(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		control, worker string // their hosts
-		shape           spec.VMSpec
+		vm              spec.VMSpec
 		want            string
 		warnings        int
 	}{
-		"all":                  {shape: spec.VMSpec{HA: &spec.HA{}}, want: "a b c, a b c"},
-		"two":                  {shape: on("c", "b"), want: "b c b, b c b"},
-		"the highest priority": {shape: on("a", "b:2", "c:2"), want: "b c b, b c b"},
-		"one":                  {shape: on("c"), want: "c c c, c c c"},
-		"a host that is set":   {shape: on("b", "c"), worker: "b", want: "b c b, b b b"},
-		"another host":         {shape: on("b", "c"), worker: "a", want: "b c b, a a a", warnings: 1},
+		"all":                  {vm: spec.VMSpec{HA: &spec.HA{}}, want: "a b c, a b c"},
+		"two":                  {vm: on("c", "b"), want: "b c b, b c b"},
+		"the highest priority": {vm: on("a", "b:2", "c:2"), want: "b c b, b c b"},
+		"one":                  {vm: on("c"), want: "c c c, c c c"},
+		"a host that is set":   {vm: on("b", "c"), worker: "b", want: "b c b, b b b"},
+		"another host":         {vm: on("b", "c"), worker: "a", want: "b c b, a a a", warnings: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			s := small().scheduling().on([2]int{}, [2]int{}, [2]int{}).
-				with("control", pool(spec.RoleControlPlane, test.shape, test.control)).
-				with("worker", pool(spec.RoleWorker, test.shape, test.worker))
+				with("control", pool(spec.RoleControlPlane, test.vm, test.control)).
+				with("worker", pool(spec.RoleWorker, test.vm, test.worker))
 			p := placed(t, s)
 
 			assert.Equal(t, test.want, strings.Join(hostsOf(p, "control"), " ")+", "+strings.Join(hostsOf(p, "worker"), " "))

@@ -362,7 +362,7 @@ func imageKey(p plan.PlannedPool, node string) string {
 	}
 }
 
-// checkCloudImage holds that there is one image.
+// checkCloudImage checks that there is one image.
 func (r *resolver) checkCloudImage() {
 	const path = "image.cloudImage"
 

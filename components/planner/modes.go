@@ -155,22 +155,22 @@ func (r *resolver) checkExternal() {
 	exclude("lifecycle.kubeconfigRenewal", s.Lifecycle.KubeconfigRenewal != "", s.Lifecycle.KubeconfigRenewal)
 	exclude("lifecycle.apply", s.Lifecycle.Apply != spec.ApplyAuto, string(s.Lifecycle.Apply))
 
-	shape := func(path string, shape spec.VMSpec) {
-		exclude(path+".labels", len(shape.Labels) > 0, "")
-		exclude(path+".taints", len(shape.Taints) > 0, "")
-		exclude(path+".annotations", len(shape.Annotations) > 0, "")
+	excludeLabels := func(path string, v spec.VMSpec) {
+		exclude(path+".labels", len(v.Labels) > 0, "")
+		exclude(path+".taints", len(v.Taints) > 0, "")
+		exclude(path+".annotations", len(v.Annotations) > 0, "")
 	}
 
-	shape("defaults", s.Defaults)
+	excludeLabels("defaults", s.Defaults)
 
 	for _, p := range r.pools {
 		exclude(p.path+".patches", len(p.Patches) > 0, "")
-		shape(p.path, p.VMSpec)
+		excludeLabels(p.path, p.VMSpec)
 
 		for _, m := range p.members {
 			if m.path != p.path {
 				exclude(m.path+".patches", len(m.Patches) > 0, "")
-				shape(m.path, m.VMSpec)
+				excludeLabels(m.path, m.VMSpec)
 			}
 		}
 	}

@@ -134,7 +134,7 @@ func (r *resolver) checkMTU(path string, mtu int) {
 	}
 }
 
-// checkK3sNetwork holds that the networks of pods and services have room, and keeps them apart and nodes out of them.
+// checkK3sNetwork checks that the networks of pods and services have room, and keeps them apart and nodes out of them.
 // One that holds these and much else does no harm by itself.
 func (r *resolver) checkK3sNetwork(k *plan.PlannedK3s) {
 	nodes := 0

@@ -35,8 +35,8 @@ func (r *resolver) makeNodes(p *pool) {
 		n, own := like, nics
 
 		if m.statesVM() {
-			shape := p.vmDefaults.With(m.VMSpec)
-			n, own = r.node(p, shape), r.nics(shape)
+			vm := p.vmDefaults.With(m.VMSpec)
+			n, own = r.node(p, vm), r.nics(vm)
 		}
 
 		n.Ordinal = m.ordinal
@@ -97,7 +97,7 @@ func (r *resolver) address(p *pool, m poolNode) netip.Addr {
 	return a
 }
 
-// node is what the nodes of one pool and shape share.
+// node is what the nodes of one pool and VMSpec share.
 func (r *resolver) node(p *pool, s spec.VMSpec) plan.Node {
 	image := p.planned.Image
 	n := plan.Node{
@@ -143,7 +143,7 @@ func (r *resolver) node(p *pool, s spec.VMSpec) plan.Node {
 	return n
 }
 
-// nics of a shape, without their MAC addresses.
+// nics of a VM, without their MAC addresses.
 func (r *resolver) nics(s spec.VMSpec) []plan.Interface {
 	configured := s.NICs
 	if configured == nil {

@@ -1,5 +1,5 @@
 // Package planner turns what the operator asks for into every decision the program needs, a plan.Plan: names, hosts,
-// VMIDs, MACs, addresses, shapes, images, the endpoint. It is pure: the same Spec gives the same Plan, and growing a
+// VMIDs, MACs, addresses, VM specs, images, the endpoint. It is pure: the same Spec gives the same Plan, and growing a
 // pool changes nothing that exists. It knows neither Pulumi nor any server.
 package planner
 
@@ -51,7 +51,7 @@ func (r *resolver) resolve() *plan.Plan {
 	r.checkHosts()
 	r.checkImage()
 	r.checkKubeVIPLink()
-	r.checkShapes()
+	r.checkVMSpecs()
 
 	for _, pool := range r.pools {
 		r.checkPool(pool)

@@ -61,7 +61,7 @@ func (s draft) on(capacities ...[2]int) draft {
 	return s
 }
 
-// sized is a shape of so many cores and GiB.
+// sized is a VM with so many cores and GiB.
 func sized(cores, gib int) spec.VMSpec {
 	return spec.VMSpec{Cores: new(cores), MemoryMiB: new(gib * 1024)}
 }

@@ -38,7 +38,7 @@ type NodeArgs struct {
 	GPU *plan.GPU
 	// Datastore of disks, and Bridge of network interfaces, that name none. Empty: local-lvm and vmbr0.
 	Datastore, Bridge string
-	// VM is the shape of the VM; what it leaves out has the defaults of a stack's configuration.
+	// VM is what the VM is like; what it leaves out has the defaults of a stack's configuration.
 	VM spec.VMSpec
 }
 
@@ -101,7 +101,7 @@ func NewNode(a NodeArgs) (plan.Node, error) {
 			strconv.Itoa(a.VMID), "choose a free one")
 	}
 
-	r.checkShapes()
+	r.checkVMSpecs()
 	r.makeNodes(p)
 	r.checkIdentity()
 

@@ -21,7 +21,7 @@ type CompanionHooks struct {
 	HARules bool
 }
 
-// NewCompanions makes the companions of a VM: its place in a high-availability group, and its firewall.
+// NewCompanions makes the companions of a VM: its high availability, and its firewall.
 func NewCompanions(
 	ctx *pulumi.Context, name string, n plan.Node, rules []plan.FirewallRule, machineVM *vm.VirtualMachine,
 	vmid pulumi.IntOutput,

@@ -86,7 +86,7 @@ func checkApplied(v proxmoxapi.VM, config proxmoxapi.VMConfig, args *pulumi.Reso
 	return checkChanged(v, config, settings(args.OldInputs), settings(args.OldOutputs), "an earlier update failed")
 }
 
-// CheckUpdated holds that the VM of a node has what an update has changed of it. The provider takes any answer with
+// CheckUpdated checks that the VM of a node has what an update has changed of it. The provider takes any answer with
 // status 200 for success, a proxy's page included.
 func CheckUpdated(ctx context.Context, proxmox Proxmox, n plan.Node, args *pulumi.ResourceHookArgs) error {
 	v, there, err := proxmox.Find(ctx, n.VMID)
@@ -103,7 +103,7 @@ func CheckUpdated(ctx context.Context, proxmox Proxmox, n plan.Node, args *pulum
 		"Proxmox VE, or a proxy in its place, accepted the change but did not apply it")
 }
 
-// checkChanged holds that a VM has what has changed of its settings.
+// checkChanged checks that a VM has what has changed of its settings.
 func checkChanged(v proxmoxapi.VM, config proxmoxapi.VMConfig, before, after map[string]string, why string) error {
 	changed := slices.DeleteFunc(slices.Sorted(maps.Keys(after)), func(key string) bool {
 		return before[key] == "" || before[key] == after[key]

@@ -29,7 +29,7 @@ func WaitHealthy(ctx context.Context, p *plan.Plan, progress wait.Reporter, what
 	})
 }
 
-// CheckWorkers holds that one more worker may be unavailable, by what Kubernetes says of the others.
+// CheckWorkers checks that one more worker may be unavailable, by what Kubernetes says of the others.
 func CheckWorkers(p *plan.Plan, nodes []kubeapi.Node, name string) error {
 	ready := map[string]bool{}
 	for _, n := range nodes {

@@ -227,7 +227,7 @@ func (p *probe) bootstrap(ctx context.Context, from *Recovery) error {
 	}
 }
 
-// OneEtcd holds that the members of etcd that run on the control planes are of one cluster: each is in the list of
+// OneEtcd checks that the members of etcd that run on the control planes are of one cluster: each is in the list of
 // every other. Two clusters of one name, certificate authority and address can have the same ids, but not the same
 // lists. Who does not answer, or cannot list the members, proves nothing.
 func OneEtcd(ctx context.Context, controlPlanes []Target, c Credentials) error {

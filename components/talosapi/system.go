@@ -352,7 +352,7 @@ func install(ctx context.Context, api *client.Client, image string) error {
 	}
 }
 
-// CheckServices holds that etcd, the kubelet and the API server are up on a node; on a worker, the kubelet.
+// CheckServices checks that etcd, the kubelet and the API server are up on a node; on a worker, the kubelet.
 func CheckServices(ctx context.Context, t Target, c Credentials, controlPlane bool) error {
 	if controlPlane {
 		nodes, err := open(ctx, []Target{t}, c)

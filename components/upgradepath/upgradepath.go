@@ -116,7 +116,7 @@ func kubernetesPath(key, what, from, to string) error {
 		to, instead(way))
 }
 
-// pairs holds that every version of Kubernetes that may run meanwhile goes with every version of Talos that may.
+// pairs checks that every version of Kubernetes that may run meanwhile goes with every version of Talos that may.
 func pairs(from, to Versions) error {
 	var errs []error
 

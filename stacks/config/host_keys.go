@@ -18,7 +18,7 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// checkPipeline holds that a pipeline, whose machines know no host, is told the host keys: the provider accepts any.
+// checkPipeline checks that a pipeline, whose machines know no host, is told the host keys: the provider accepts any.
 func (c Config) checkPipeline(p *plan.Plan) spec.Problems {
 	var ps spec.Problems
 

@@ -97,7 +97,7 @@ func readText(dir *os.Root, name string) (string, error) {
 	return string(text), err
 }
 
-// checkSnapshot holds that there is something to recover from.
+// checkSnapshot checks that there is something to recover from.
 func checkSnapshot(c *Config, root string) spec.Problems {
 	name := c.Cluster.RecoverFrom
 	if name == "" {

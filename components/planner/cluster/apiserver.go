@@ -48,7 +48,7 @@ func (r *Resolver) checkAPIServer(p *plan.Plan) {
 	}
 }
 
-// checkObject holds that a text is one object of a kind, in a version of its group that begins as given. What it says
+// checkObject checks that a text is one object of a kind, in a version of its group that begins as given. What it says
 // is not shown.
 func (r *Resolver) checkObject(path string, text *spec.InlineOrFile, version, kind string) bool {
 	if text == nil {

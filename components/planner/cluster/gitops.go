@@ -61,7 +61,7 @@ func (r *Resolver) checkGitOps(p *plan.Plan) {
 	}
 }
 
-// checkRepository holds that a repository can be read, and that its server is known.
+// checkRepository checks that a repository can be read, and that its server is known.
 func (r *Resolver) checkRepository(key string, g plan.PlannedGitOps) {
 	r.checkRepositoryURL(key+".repository", g.Repository)
 

@@ -82,7 +82,7 @@ func (r *Resolver) checkLoadBalancer(p *plan.Plan) {
 	}
 }
 
-// CheckServiceAddresses holds that no address for Services is a node's, the router's or the endpoint's.
+// CheckServiceAddresses checks that no address for Services is a node's, the router's or the endpoint's.
 func (r *Resolver) CheckServiceAddresses(p *plan.Plan) {
 	if p.LoadBalancer == nil {
 		return

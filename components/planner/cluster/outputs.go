@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// CheckWorkerConfiguration holds that the configuration of a pool is good for other machines: it names no image of one
+// CheckWorkerConfiguration checks that the configuration of a pool is good for other machines: it names no image of one
 // node.
 func (r *Resolver) CheckWorkerConfiguration(p *plan.Plan) {
 	const path = "outputs.workerConfiguration"

@@ -55,7 +55,7 @@ func (r *Resolver) versions() (talos, kubernetes string) {
 	return talos, kubernetes
 }
 
-// contract holds that the running version knows the defaults that it is to be configured with.
+// contract checks that the running version knows the defaults that it is to be configured with.
 func (r *Resolver) contract(talos string) string {
 	const path = "cluster.versions.contract"
 

@@ -201,7 +201,7 @@ func RemoveRule(name string) string {
 	return fmt.Sprintf("run 'ha-manager rules remove %s' on a host, then 'pulumi up' again", name)
 }
 
-// checkOurs holds that a rule has only VMs of the cluster: those of the plan, and those whose comment or tags say so,
+// checkOurs checks that a rule has only VMs of the cluster: those of the plan, and those whose comment or tags say so,
 // which may be about to leave. The comments of a cluster of the same name that is not of this kind read alike; its tags
 // do not.
 func (h *Rules) checkOurs(ctx context.Context, n plan.Node, is, wanted proxmoxapi.HARule, comments map[string]string,

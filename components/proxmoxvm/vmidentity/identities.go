@@ -441,7 +441,7 @@ func CheckSetUp(node string, found Found, owner []string) error {
 		node, ErrOtherVM, found.VM.ID, found.Config.UUID, found.VM.Host, node)
 }
 
-// checkSetUp holds that a VM of the state is the one that its node was set up on. Its notes say so, unless it was
+// checkSetUp checks that a VM of the state is the one that its node was set up on. Its notes say so, unless it was
 // imported, or a person has changed them, or a refresh has taken another VM into the state: then the state tells, or
 // what runs.
 func (i *Identities) checkSetUp(ctx context.Context, f Found) error {
@@ -524,7 +524,7 @@ func (i *Identities) unknownSetUp(n plan.Node, f Found, why error) error {
 		return nil
 	}
 
-	line := mark + f.Config.UUID
+	line := notesUUID + f.Config.UUID
 
 	return fmt.Errorf("%s. Nothing is done to the VM. If it is the VM of the node, start it, or add the line '%s' "+
 		"to its notes (if it has none: 'qm set %d --description \"%s\"' on host %s), then run the command again. "+

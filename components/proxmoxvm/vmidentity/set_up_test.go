@@ -41,7 +41,7 @@ func TestCheckSetUp(t *testing.T) {
 		want   string
 	}{
 		"made by the program":                  {notes: Describe("K3s agent", live), state: setUp("")},
-		"its notes state it in their own way":  {notes: "web\n" + mark + live, state: setUp("")},
+		"its notes state it in their own way":  {notes: "web\n" + notesUUID + live, state: setUp("")},
 		"the node shows it":                    {notes: "web", state: setUp(""), shows: shows(live)},
 		"the node shows another":               {state: setUp(""), shows: shows(other), want: refused},
 		"the node shows another, in a preview": {state: setUp(""), shows: shows(other), dry: true, want: refused},

@@ -167,45 +167,7 @@ func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) (err error) {
 	return nil
 }
 
-// removeEtcdMember takes a server out of etcd. Its VM is shut down before: a K3s whose member is removed would be
-// started again by systemd, and join as another one.
-func (n *nodeRemoval) removeEtcdMember(ctx context.Context) error {
-	machine, there, err := n.serverVM(ctx, n.leavingNode, *n.server)
-
-	switch {
-	case err == nil && there && !machine.Stopped:
-		n.Progress("the VM of " + n.name + " is shut down")
-
-		if err = n.kube.MarkLeaving(ctx, n.name); err == nil {
-			err = n.Proxmox.Shutdown(ctx, machine)
-		}
-	case err == nil && !there && n.ready:
-		err = errors.New("no VM with its SMBIOS UUID is found, and it must be off before it leaves etcd")
-	}
-
-	if err != nil && (n.ready || !n.dead) {
-		return errors.Join(err, n.kube.Uncordon(context.WithoutCancel(ctx), n.name))
-	}
-
-	if err != nil {
-		n.Warn(fmt.Sprintf("%s is removed although it is unknown whether its VM is off: %v", n.name, err))
-	}
-
-	// The shutdown takes its time, and the member is removed by the name of the node.
-	if err := n.checkMachine(ctx); err != nil {
-		return errors.Join(err, n.kube.Uncordon(context.WithoutCancel(ctx), n.name))
-	}
-
-	n.Progress(n.name + " leaves etcd")
-
-	if err := n.kube.RemoveMember(ctx, n.name, n.Plan.NodeTimeout, n.Progress); err != nil {
-		return fmt.Errorf("etcd did not remove its member: %w", err)
-	}
-
-	return nil
-}
-
-// checkMachine holds that the node is the one of the state.
+// checkMachine checks that the node is the one of the state.
 func (n *nodeRemoval) checkMachine(ctx context.Context) error {
 	node, _, err := n.kube.Node(ctx, n.name)
 	if err != nil {
@@ -215,7 +177,7 @@ func (n *nodeRemoval) checkMachine(ctx context.Context) error {
 	return n.checkNode(ctx)(node)
 }
 
-// checkNode holds that a Node is the one of the state: its VM by Proxmox VE, its machine by Kubernetes.
+// checkNode checks that a Node is the one of the state: its VM by Proxmox VE, its machine by Kubernetes.
 func (n *nodeRemoval) checkNode(ctx context.Context) func(kubeapi.Node) error {
 	return func(node kubeapi.Node) error {
 		// This run has found its VM to be ours, or has made it.

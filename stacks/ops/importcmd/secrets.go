@@ -139,7 +139,7 @@ func (c *cluster) discard() error {
 	return os.RemoveAll(filepath.Dir(c.written))
 }
 
-// compare holds that the secrets in the state are the cluster's. They are not when an update was run on a state that
+// compare checks that the secrets in the state are the cluster's. They are not when an update was run on a state that
 // was lost: it makes new ones before anything else, and no node would ever accept them.
 func (c *cluster) compare(ctx context.Context, state apitype.UntypedDeployment) error {
 	var d apitype.DeploymentV3

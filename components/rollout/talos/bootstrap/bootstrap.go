@@ -3,25 +3,19 @@
 package bootstrap
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/components/etcdbackup"
-	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/wait"
 )
 
-// Bootstrap holds that a cluster has one etcd for the whole of its life. The kubeconfig in the state is the record that
+// Bootstrap ensures that a cluster has one etcd for the whole of its life. The kubeconfig in the state is the record that
 // there has been one: it is created after the bootstrap and never replaced, so that only its creation starts a cluster.
 // After that, an etcd is begun only from a snapshot, or empty where the operator says so.
 type Bootstrap struct {
@@ -90,53 +84,6 @@ func (b *Bootstrap) waitControlPlanes(ctx context.Context, c talosapi.Credential
 	return talosapi.WaitEndpoint(ctx, b.Plan.Endpoint, b.Plan.ReadyTimeout, b.Progress)
 }
 
-// etcdLostError refuses to begin an empty etcd where there has been one.
-func (b *Bootstrap) etcdLostError(c talosapi.Credentials) error {
-	accept := "set lifecycle.acceptEmptyCluster to " + b.Plan.Cluster
-	if b.Plan.AcceptEmpty {
-		accept = "run 'pulumi state delete' with the URN of " + b.EmptyRecord +
-			": lifecycle.acceptEmptyCluster was already applied once"
-	}
-
-	return spec.Blocked(
-		"etcd is lost: no control plane holds its data, and "+b.Plan.Cluster+
-			" would start as an empty cluster; "+b.newestSnapshot(c),
-		"to start from a snapshot, set cluster.recoverFrom to it; to start with an empty cluster, "+accept+"; "+
-			rollout.ToDestroy,
-	)
-}
-
-// newestSnapshot says which snapshot a lost etcd can start from.
-func (b *Bootstrap) newestSnapshot(c talosapi.Credentials) string {
-	if b.Snapshots == nil {
-		return "no snapshot of it is known"
-	}
-
-	var (
-		newest etcdbackup.Snapshot
-		owned  bool
-	)
-
-	store, err := b.SnapshotsOf(c)
-	if err == nil {
-		newest, owned, err = store.Newest()
-	}
-
-	path := filepath.Join(b.Plan.Backup.Dir, filepath.Base(newest.Path))
-
-	switch {
-	case err != nil:
-		return "its snapshots are unknown: " + err.Error()
-	case newest.Path == "":
-		return "no snapshot of it is in " + b.Plan.Backup.Dir
-	case owned:
-		return "its newest snapshot is " + path
-	default:
-		return "no snapshot is known to be of it; the newest that may be is " + path +
-			", which does not say which cluster it is of"
-	}
-}
-
 // CheckEstablished waits until the cluster has its etcd, and control planes that came in this run have joined it. A run
 // that has done nothing to nodes that do not answer does not wait for them.
 func (b *Bootstrap) CheckEstablished(ctx context.Context) error {
@@ -198,7 +145,7 @@ func (b *Bootstrap) CheckEstablished(ctx context.Context) error {
 	return b.checkOneEtcd(ctx, targets, c)
 }
 
-// CheckOneEtcd holds that the control planes that exist are members of one etcd: no node is configured before.
+// CheckOneEtcd checks that the control planes that exist are members of one etcd: no node is configured before.
 func (b *Bootstrap) CheckOneEtcd(ctx context.Context, c talosapi.Credentials) error {
 	var existing []talosapi.Target
 
@@ -211,7 +158,7 @@ func (b *Bootstrap) CheckOneEtcd(ctx context.Context, c talosapi.Credentials) er
 	return b.checkOneEtcd(ctx, existing, c)
 }
 
-// checkOneEtcd holds that all members of etcd are of one cluster. One that joins or leaves while the others are asked
+// checkOneEtcd checks that all members of etcd are of one cluster. One that joins or leaves while the others are asked
 // may look otherwise for a moment.
 func (b *Bootstrap) checkOneEtcd(ctx context.Context, controlPlanes []talosapi.Target, c talosapi.Credentials) error {
 	if b.Plan.Teardown || len(controlPlanes) < 2 {
@@ -237,57 +184,4 @@ func (b *Bootstrap) checkOneEtcd(ctx context.Context, controlPlanes []talosapi.T
 			return wait.For("one etcd (%v)", err)
 		}
 	})
-}
-
-// CheckDataKept runs before the configuration of a control plane is forgotten whose machine is gone or new. The error
-// is why it stays: with the last that may hold data of etcd, the state would no longer know that there has been a
-// cluster.
-func (b *Bootstrap) CheckDataKept(ctx context.Context, name string, role spec.Role, c talosapi.Credentials) error {
-	if role != spec.RoleControlPlane || b.Inventory.AbsentVMIDs() == nil || b.Plan.RecoverFrom != "" ||
-		b.Plan.AcceptEmpty {
-		return nil
-	}
-
-	var others []talosapi.Target
-
-	for _, n := range b.Plan.ControlPlanes() {
-		if n.Name != name && b.Inventory.Exists(n) {
-			others = append(others, talosapi.Target{Name: n.Name, Address: b.Addresses.Get(n.Name)})
-		}
-	}
-
-	// One that does not answer may hold them.
-	if !talosapi.AskEtcd(ctx, others, c).All(talosapi.EtcdEmpty, talosapi.EtcdUnconfigured) {
-		return nil
-	}
-
-	return b.etcdLostError(c)
-}
-
-// readSnapshot is what a new etcd begins with; nil: it begins empty.
-func (b *Bootstrap) readSnapshot(c talosapi.Credentials) (*talosapi.Recovery, error) {
-	if b.Plan.RecoverFrom == "" {
-		return nil, nil
-	}
-
-	if err := b.CheckRecovery(c); err != nil {
-		return nil, err
-	}
-
-	open := func() (*os.File, error) { return os.OpenInRoot(cmp.Or(b.Dir, "."), b.Plan.RecoverFrom) }
-
-	f, err := open()
-	if err != nil {
-		return nil, fmt.Errorf("cluster.recoverFrom: %w", err)
-	}
-	defer f.Close() // read only
-
-	s, err := etcdbackup.Read(f)
-	if err != nil {
-		return nil, fmt.Errorf("cluster.recoverFrom: nothing can be recovered from %s: %w", b.Plan.RecoverFrom, err)
-	}
-
-	return &talosapi.Recovery{
-		Open: func() (io.ReadCloser, error) { return open() }, Raw: s.Raw, Bound: b.Plan.TransferTimeout,
-	}, nil
 }

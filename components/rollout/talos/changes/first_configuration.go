@@ -169,7 +169,7 @@ func (r *Changes) configure(ctx context.Context, c nodeChange, data []byte) (sen
 	return err == nil, nil
 }
 
-// checkSecureBoot holds that a machine is not sent an installer whose system would not boot on it, or that promises
+// checkSecureBoot checks that a machine is not sent an installer whose system would not boot on it, or that promises
 // what it does not do. It is the image that says how a machine boots, and the operator who says what the image is.
 func checkSecureBoot(booted, wanted *bool) error {
 	switch {

@@ -177,7 +177,7 @@ func (t *Restarts) whyNoAnswer(ctx context.Context, c nodeChange) error {
 	return t.WhyUnreachable(ctx, c.Target, c.credentials)
 }
 
-// checkUnreachable holds that etcd does without a control plane that does not answer.
+// checkUnreachable checks that etcd does without a control plane that does not answer.
 func (t *Restarts) checkUnreachable(ctx context.Context, c nodeChange) error {
 	if c.node.Role != spec.RoleControlPlane {
 		return nil

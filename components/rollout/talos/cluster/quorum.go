@@ -16,7 +16,7 @@ import (
 type Quorum struct {
 	// Members as one of the control planes lists them; none where no etcd answers.
 	Members []etcd.Member
-	// silent are control planes that do not answer, and whose VM is not known to be off: they may be a quorum.
+	// unreachable are control planes that do not answer, and whose VM is not known to be off: they may be a quorum.
 	unreachable []string
 	// Planned is how many control planes there are.
 	Planned int

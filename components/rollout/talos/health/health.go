@@ -124,7 +124,7 @@ func (w *Watch) checkStaticPods(ctx context.Context) error {
 	return nil
 }
 
-// checkReported holds that the kubelet of a worker has said that the node is ready since it was rendered: Kubernetes
+// checkReported checks that the kubelet of a worker has said that the node is ready since it was rendered: Kubernetes
 // takes a while until it notices that one is silent.
 func (w *Watch) checkReported(ctx context.Context) (err error) {
 	if w.kube == nil {

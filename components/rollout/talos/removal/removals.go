@@ -12,7 +12,7 @@ import (
 type Removals struct {
 	*cluster.Cluster
 
-	// bootstrap holds that etcd is not forgotten with its last control plane.
+	// bootstrap ensures that etcd is not forgotten with its last control plane.
 	bootstrap *bootstrap.Bootstrap
 	// abandoned says that etcd was found to have lost its quorum, and control planes are going: what is asked of those
 	// while their VMs are deleted proves nothing.

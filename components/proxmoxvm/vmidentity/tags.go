@@ -1,6 +1,8 @@
 package vmidentity
 
 import (
+	"slices"
+
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
@@ -8,6 +10,11 @@ import (
 
 // OwnerTags are the tags that all VMs of a cluster have.
 func OwnerTags(p *plan.Plan) []string { return []string{p.Cluster, string(p.Distribution)} }
+
+// Tagged says that a VM has all tags of an owner.
+func Tagged(tags, owner []string) bool {
+	return !slices.ContainsFunc(owner, func(tag string) bool { return !slices.Contains(tags, tag) })
+}
 
 // OfCluster says that a VM has the tags of a cluster's nodes.
 func OfCluster(v proxmoxapi.VM, p *plan.Plan) bool {

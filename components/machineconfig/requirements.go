@@ -13,19 +13,19 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// need is what Talos lets a patch take away and this cluster cannot do without.
-type need struct {
+// requirement is what Talos lets a patch take away and this cluster cannot do without.
+type requirement struct {
 	rule   string
 	broken func(talosconfig.Provider) bool
 	// unpatched is the problem where no patch is at fault.
 	unpatched spec.Problem
 }
 
-func needs(p *plan.Plan) []need {
-	var all []need
+func requirements(p *plan.Plan) []requirement {
+	var all []requirement
 
 	if p.CNI == spec.CNICilium || p.EndpointMode == spec.EndpointKubeVIP {
-		all = append(all, need{
+		all = append(all, requirement{
 			rule: "KubePrism must stay on, at its own port: that is how Cilium and kube-vip reach the Kubernetes API",
 			broken: func(cfg talosconfig.Provider) bool {
 				k := cfg.K8sKubePrismConfig()
@@ -35,7 +35,7 @@ func needs(p *plan.Plan) []need {
 		})
 	}
 
-	all = append(all, need{
+	all = append(all, requirement{
 		rule: "the kubelet does not register a node with a duplicate taint: the taints of the pool are in " +
 			registerWithTaints + " already",
 		broken: func(cfg talosconfig.Provider) bool {
@@ -47,7 +47,7 @@ func needs(p *plan.Plan) []need {
 		},
 	})
 
-	return slices.Concat(all, lostLabels(), clusterNetworks(p), firewallNeeds(p))
+	return slices.Concat(all, lostLabels(), clusterNetworks(p), firewallRequirements(p))
 }
 
 // sameTaint compares two taints of the kubelet's configuration as Kubernetes does.
@@ -59,10 +59,10 @@ func sameTaint(a, b any) bool {
 }
 
 // lostLabels are labels and taints that a patch may give a node and that do not come there.
-func lostLabels() []need {
+func lostLabels() []requirement {
 	const and = ", and with it all other labels that Talos sets there; use "
 
-	return []need{
+	return []requirement{
 		{
 			rule: "Kubernetes refuses machine.nodeTaints of a worker" + and + "taints of the pool",
 			broken: func(cfg talosconfig.Provider) bool {
@@ -92,8 +92,8 @@ func lostLabels() []need {
 	}
 }
 
-// firewallNeeds are what a patch may add that the firewalls do not know of.
-func firewallNeeds(p *plan.Plan) []need {
+// firewallRequirements are what a patch may add that the firewalls do not know of.
+func firewallRequirements(p *plan.Plan) []requirement {
 	first := slices.IndexFunc(p.Pools, func(pool plan.PlannedPool) bool {
 		return pool.Role == spec.RoleControlPlane &&
 			pool.Ingress != nil
@@ -113,7 +113,7 @@ func firewallNeeds(p *plan.Plan) []need {
 		})
 	}
 
-	return []need{
+	return []requirement{
 		{
 			rule: fmt.Sprintf("KubeSpan needs UDP port %d between nodes, which the firewalls block unless "+
 				"firewall.open allows it", constants.KubeSpanDefaultPort),

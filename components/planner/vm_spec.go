@@ -27,31 +27,31 @@ var (
 	}
 )
 
-// checkShapes checks what each level sets by itself, so that a problem names the place where it is.
-func (r *resolver) checkShapes() {
+// checkVMSpecs checks what each level sets by itself, so that a problem names the place where it is.
+func (r *resolver) checkVMSpecs() {
 	r.CheckName("proxmox.storage.disks", &r.Spec.Proxmox.Storage.Disks, "a datastore")
 	r.CheckName("proxmox.storage.images", &r.Spec.Proxmox.Storage.Images, "a datastore")
-	r.checkShape("defaults", r.Spec.Defaults)
+	r.checkVMSpec("defaults", r.Spec.Defaults)
 	r.checkDefaultMinimum()
 
 	for _, p := range r.pools {
-		r.checkShape(p.path, p.VMSpec)
-		r.checkWhole(p.path, p, p.VMSpec, p.vmDefaults)
+		r.checkVMSpec(p.path, p.VMSpec)
+		r.checkMergedVMSpec(p.path, p, p.VMSpec, p.vmDefaults)
 
 		for _, m := range p.members {
 			if !m.statesVM() {
 				continue
 			}
 
-			r.checkShape(m.path, m.VMSpec)
-			r.checkWhole(m.path, p, m.VMSpec, p.vmDefaults.With(m.VMSpec))
+			r.checkVMSpec(m.path, m.VMSpec)
+			r.checkMergedVMSpec(m.path, p, m.VMSpec, p.vmDefaults.With(m.VMSpec))
 		}
 
 		r.checkHARules(p)
 	}
 }
 
-func (r *resolver) checkShape(path string, s spec.VMSpec) {
+func (r *resolver) checkVMSpec(path string, s spec.VMSpec) {
 	starts, installs := "Talos does not start with less", "Talos does not install on less"
 	if r.IsK3s() {
 		starts, installs = "Ubuntu with K3s does not start with less", "Ubuntu with K3s does not fit on less"
@@ -208,21 +208,11 @@ func (r *resolver) checkChoice(path string, value *string, allowed ...string) {
 	}
 }
 
-// checkWhole checks what only the merged shape of a pool or node shows. own is what it states itself.
-func (r *resolver) checkWhole(path string, p *pool, own, s spec.VMSpec) {
+// checkMergedVMSpec checks what only the merged VMSpec of a pool or node shows. own is what it states itself.
+func (r *resolver) checkMergedVMSpec(path string, p *pool, own, s spec.VMSpec) {
 	if p.GPUs != nil {
-		if s.Machine != nil && *s.Machine != "q35" {
-			r.Problems.Add(path+".machine", "must be q35: a GPU is passed through as a PCI Express device", *s.Machine,
-				"leave it out")
-		}
-
-		if *s.Ballooning {
-			r.Problems.Add(path+".ballooning", "must be off: the memory of a VM with a GPU is pinned", "true",
-				"write ballooning: false")
-		}
-	}
-
-	if p.GPUs == nil {
+		r.checkGPUVM(path, s)
+	} else {
 		r.checkBallooning(path, own, s)
 	}
 
@@ -233,6 +223,24 @@ func (r *resolver) checkWhole(path string, p *pool, own, s spec.VMSpec) {
 		r.warnBelow(path+".diskGiB", valueOr(s.DiskGiB, 0), plan.LeastDiskGiB)
 	}
 
+	r.checkDisks(path, s)
+}
+
+// checkGPUVM: a GPU takes the place of a PCI Express device, and reads and writes the memory by itself.
+func (r *resolver) checkGPUVM(path string, s spec.VMSpec) {
+	if s.Machine != nil && *s.Machine != "q35" {
+		r.Problems.Add(path+".machine", "must be q35: a GPU is passed through as a PCI Express device", *s.Machine,
+			"leave it out")
+	}
+
+	if *s.Ballooning {
+		r.Problems.Add(path+".ballooning", "must be off: the memory of a VM with a GPU is pinned", "true",
+			"write ballooning: false")
+	}
+}
+
+// checkDisks checks the disks of a pool or node together: their positions, and what depends on those.
+func (r *resolver) checkDisks(path string, s spec.VMSpec) {
 	disks := r.disks(s)
 	r.checkSCSIController(path+".scsiController", s, disks)
 
@@ -256,10 +264,7 @@ func (r *resolver) checkWhole(path string, p *pool, own, s spec.VMSpec) {
 
 		seen[d.Interface] = disk
 
-		if d.IOThread && strings.HasPrefix(d.Interface, "scsi") && format(s.SCSIController) != "virtio-scsi-single" {
-			r.Problems.Add(disk+".iothread", "needs scsiController virtio-scsi-single, or a virtio disk", "true",
-				"change one of the two")
-		}
+		r.checkIOThread(disk, format(s.SCSIController), d)
 
 		// QEMU refuses to start with it: native I/O passes the page cache of the host.
 		if d.AIO == "native" && d.Cache != "none" && d.Cache != "directsync" {
@@ -286,11 +291,19 @@ func (r *resolver) checkWhole(path string, p *pool, own, s spec.VMSpec) {
 
 			volumes[d.Volume.Name] = disk
 		}
+	}
+}
 
-		if d.IOThread && strings.HasPrefix(d.Interface, "sata") {
-			r.Problems.Add(disk+".iothread", "is not supported for a SATA disk", "true",
-				"leave it out, or choose another interface")
-		}
+// checkIOThread: QEMU gives a thread to a virtio disk, or to the controller of one SCSI disk.
+func (r *resolver) checkIOThread(path, controller string, d plan.Disk) {
+	switch bus, _ := d.Position(); {
+	case !d.IOThread:
+	case bus == "scsi" && controller != "virtio-scsi-single":
+		r.Problems.Add(path+".iothread", "needs scsiController virtio-scsi-single, or a virtio disk", "true",
+			"change one of the two")
+	case bus == "sata":
+		r.Problems.Add(path+".iothread", "is not supported for a SATA disk", "true",
+			"leave it out, or choose another interface")
 	}
 }
 
@@ -380,7 +393,7 @@ func mixed(system, other plan.Disk) bool {
 	return one != two && one != "virtio" && two != "virtio"
 }
 
-// disks of a shape: the system disk first. Further ones follow it on its bus, unless they say where they are.
+// disks of a VM: the system disk first. Further ones follow it on its bus, unless they say where they are.
 func (r *resolver) disks(s spec.VMSpec) []plan.Disk {
 	system := r.disk(s.Disk, valueOr(s.DiskGiB, 0))
 	system.Interface = cmp.Or(system.Interface, "scsi0")

@@ -1,0 +1,135 @@
+package machineconfig
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"go.yaml.in/yaml/v3"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
+)
+
+func generateBase(p *plan.Plan, role spec.Role) (talosconfig.Provider, error) {
+	bundle, err := throwAway()
+	if err != nil {
+		return nil, err
+	}
+
+	return render(p, role, bundle)
+}
+
+// FullConfiguration is the configuration of a node of a cluster that has these secrets, with all patches. It holds
+// them.
+func FullConfiguration(p *plan.Plan, node plan.Node, bundle *secrets.Bundle) (talosconfig.Provider, error) {
+	config, err := render(p, node.Role, bundle)
+	if err != nil {
+		return nil, err
+	}
+
+	patches, err := poolPatches(p, p.PoolOf(node))
+	if err != nil {
+		return nil, err
+	}
+
+	own, err := nodePatches(p, node)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, patch := range slices.Concat(patches, own) {
+		if config, err = applyPatch(config, patch.Text); err != nil {
+			return nil, fmt.Errorf("%s: %w", patch.Origin, err)
+		}
+	}
+
+	return config, nil
+}
+
+// render generates the configuration of a role, without patches.
+func render(p *plan.Plan, role spec.Role, bundle *secrets.Bundle) (talosconfig.Provider, error) {
+	contract, err := talosconfig.ParseContractFromVersion(p.ContractVersion())
+	if err != nil {
+		return nil, err
+	}
+
+	endpoint := p.Endpoint
+	if endpoint == "" {
+		// It will be known when the first control plane is.
+		endpoint = "https://endpoint.invalid:6443"
+	}
+
+	in, err := generate.NewInput(p.Cluster, endpoint, strings.TrimPrefix(p.Kubernetes, "v"),
+		generate.WithVersionContract(contract), generate.WithSecretsBundle(bundle))
+	if err != nil {
+		return nil, err
+	}
+
+	return in.Config(machineType(role))
+}
+
+// throwAway secrets are made once per process. The contract asked for is an old one because newer ones want an RSA key,
+// which takes a second to make and changes nothing in what is validated.
+var throwAway = sync.OnceValues(func() (*secrets.Bundle, error) {
+	return secrets.NewBundle(secrets.NewFixedClock(time.Now()), talosconfig.TalosVersion1_3)
+})
+
+func machineType(role spec.Role) configmachine.Type {
+	if role == spec.RoleControlPlane {
+		return configmachine.TypeControlPlane
+	}
+
+	return configmachine.TypeWorker
+}
+
+// applyPatch applies one patch. The text is a patch and nothing else: machinery's LoadPatches, and with it the provider,
+// takes a text like "@/etc/passwd" for the name of a file to read, which must not get that far.
+func applyPatch(cfg talosconfig.Provider, text string) (talosconfig.Provider, error) {
+	// Talos takes it for a list of no JSON patches, and then complains of those.
+	var content any
+	if err := yaml.Unmarshal([]byte(text), &content); err == nil && content == nil {
+		return nil, errors.New("it is empty")
+	}
+
+	patch, err := configpatcher.LoadPatch([]byte(text))
+	if err == nil {
+		err = checkKinds(patch, text)
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	// Talos' copy of a configuration shares the endpoint with it, and a patch would change both.
+	cfg, err = cfg.PatchV1Alpha1(func(c *v1alpha1.Config) error {
+		if c.ClusterConfig == nil {
+			return nil
+		}
+
+		if e := c.ClusterConfig.Endpoint(); e != nil {
+			c.ClusterConfig.ControlPlane.Endpoint = &v1alpha1.Endpoint{URL: new(*e)}
+		}
+
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	out, err := configpatcher.Apply(configpatcher.WithConfig(cfg), []configpatcher.Patch{patch})
+	if err != nil {
+		return nil, err
+	}
+
+	return out.Config()
+}

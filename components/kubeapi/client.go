@@ -32,6 +32,9 @@ const port = "6443"
 // cordonedBy is the annotation of a node that this program has cordoned, so that no other is uncordoned.
 const cordonedBy = "talos-proxmox/cordoned"
 
+// fieldManager is who changes nodes, whatever the name of the program's binary.
+const fieldManager = "talos-proxmox"
+
 // requestTimeout bounds one request, for an API server that accepts connections and says nothing.
 const requestTimeout = 20 * time.Second
 
@@ -203,7 +206,7 @@ func (c *Client) Uncordon(ctx context.Context, name string) error {
 	case !marked(n):
 		return nil
 	case cordonedByOthers(n):
-		return c.patchNode(ctx, name, markPatch(false))
+		return c.patchNode(ctx, name, markPatch(nil))
 	default:
 		return c.setCordon(ctx, name, false)
 	}
@@ -236,19 +239,19 @@ func cordonedByOthers(n *corev1.Node) bool {
 
 // setCordon changes mark and cordon at once: a run that is cut off leaves no cordon of unknown origin.
 func (c *Client) setCordon(ctx context.Context, name string, cordoned bool) error {
-	patch := markPatch(cordoned)
+	var mark any // nil deletes
+	if cordoned {
+		// Another value than one that an earlier run has left: who sets it is noted for both fields, or for none.
+		mark = time.Now().UTC().Format(time.RFC3339Nano)
+	}
+
+	patch := markPatch(mark)
 	patch["spec"] = map[string]any{"unschedulable": cordoned}
 
 	return c.patchNode(ctx, name, patch)
 }
 
-// markPatch sets or deletes the mark of a cordon.
-func markPatch(cordoned bool) map[string]any {
-	var mark any // nil deletes
-	if cordoned {
-		mark = "true"
-	}
-
+func markPatch(mark any) map[string]any {
 	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{cordonedBy: mark}}}
 }
 
@@ -259,7 +262,7 @@ func (c *Client) patchNode(ctx context.Context, name string, changes map[string]
 		return err
 	}
 
-	_, err = c.api.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = c.api.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

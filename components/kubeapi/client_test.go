@@ -122,6 +122,19 @@ func TestCordonAfterOperator(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, left.Spec.Unschedulable)
 	assert.Empty(t, left.Annotations)
+
+	// The mark of a run that was cut off is there still, by the name that an earlier version had.
+	operator("null")
+
+	_, err = c.api.CoreV1().Nodes().Patch(t.Context(), "a", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+cordonedBy+`":"true"}}}`), metav1.PatchOptions{FieldManager: "pulumi-go.1"})
+	require.NoError(t, err)
+	require.NoError(t, c.Cordon(t.Context(), "a"))
+
+	n, _, err = c.Node(t.Context(), "a")
+	require.NoError(t, err)
+	assert.True(t, n.Cordoned)
+	assert.True(t, n.Ours)
 }
 
 func TestDeleteNode(t *testing.T) {

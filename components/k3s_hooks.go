@@ -55,6 +55,7 @@ func registerK3sHooks(ctx *pulumi.Context, name string, a hookArgs, proxmox K3sP
 	})
 
 	h.scope.Identities.SetUpOn = h.operations.Cluster.SetUpOn
+	h.scope.Identities.Joined = rollout.JoinedBy(h.operations.Cluster.Kubernetes)
 
 	var errs []error
 

@@ -82,6 +82,7 @@ func registerTalosHooks(ctx *pulumi.Context, name string, a hookArgs, dir, passp
 		restarts = rollout.New(p, h.scope.Limiter, h.scope.Progress)
 		h.system = h.operations.Restarts
 		h.scope.Identities.SetUpOn = h.operations.Restarts.SetUpOn
+		h.scope.Identities.Joined = rollout.JoinedBy(h.operations.Restarts.Kubernetes)
 	}
 
 	var errs []error

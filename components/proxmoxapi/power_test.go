@@ -85,13 +85,15 @@ func TestPowerByHighAvailability(t *testing.T) {
 	})
 }
 
-// TestEject: only an ISO file is taken out of a drive. Proxmox VE would delete a cloud-init drive.
+// TestEject: only an ISO file is taken out of a drive. Proxmox VE would delete a cloud-init drive, and detach a
+// hard disk.
 func TestEject(t *testing.T) {
 	for drive, written := range map[string]bool{
 		"local:iso/talos.iso,media=cdrom,size=96M":               true,
 		"none,media=cdrom":                                       false,
 		"local-lvm:vm-401-cloudinit,media=cdrom":                 false,
 		"local:401/vm-401-cloudinit.qcow2,media=cdrom,size=366K": false,
+		"local-lvm:vm-401-disk-2,size=100G":                      false,
 	} {
 		t.Run(drive, func(t *testing.T) {
 			var puts atomic.Int32

@@ -46,7 +46,7 @@ func (c *Checker) CheckRemovals(ctx context.Context) error {
 		}
 	}
 
-	c.Problems = append(c.Problems, removalProblems(gone, c.Plan)...)
+	c.Problems = append(c.Problems, removalProblems(gone, c.Plan, c.Absent)...)
 
 	return nil
 }
@@ -74,7 +74,7 @@ func nameInUse(others []proxmoxapi.VM, p *plan.Plan, absent map[int]bool) *spec.
 }
 
 // removalProblems checks, by the VMs there are, the set of those who go.
-func removalProblems(gone []proxmoxapi.VM, p *plan.Plan) spec.Problems {
+func removalProblems(gone []proxmoxapi.VM, p *plan.Plan, absent map[int]bool) spec.Problems {
 	var (
 		problems      spec.Problems
 		all, controls []string
@@ -109,6 +109,12 @@ func removalProblems(gone []proxmoxapi.VM, p *plan.Plan) spec.Problems {
 		problems.Add("pools", fmt.Sprintf("%d of %d control planes would stay, and etcd needs %d of them: nothing is removed",
 			remaining, before, etcd.QuorumSize(before)),
 			"without "+strings.Join(controls, ", "), etcd.AtMost(before))
+	case !slices.ContainsFunc(p.ControlPlanes(), func(n plan.Node) bool { return !absent[n.VMID] }) &&
+		slices.ContainsFunc(controls, func(name string) bool { return !slices.Contains(p.ForceRemove, name) }):
+		// The new ones would find no etcd among the nodes of the plan.
+		problems.Add("pools", "all control planes that have the data of etcd would leave in the update that creates the "+
+			"others: nothing is removed", "without "+strings.Join(controls, ", "),
+			"put them back, run 'pulumi up' to add the others, then remove them")
 	}
 
 	return problems

@@ -58,11 +58,20 @@ func TestRemovals(t *testing.T) {
 		p.Pools[0].Nodes = append(p.Pools[0].Nodes[1:], plan.Node{VMID: 411}, plan.Node{VMID: 412})
 	}
 
+	// instead has other control planes, and none of those that are there.
+	instead := func(p *plan.Plan) {
+		p.Pools[0].Nodes = []plan.Node{{VMID: 411}, {VMID: 412}, {VMID: 413}}
+	}
+
 	for _, c := range []struct {
 		from int
 		to   *plan.Plan
 		want string
 	}{
+		{1, planned(0, instead, func(p *plan.Plan) { p.ForceRemove = []string{"c-control-1"} }), ""},
+		{1, planned(0, instead), "pools: all control planes that have the data of etcd would leave in the update that " +
+			"creates the others: nothing is removed (given: without c-control-1); put them back, run 'pulumi up' to add the " +
+			"others, then remove them"},
 		{3, planned(3), ""},
 		{3, planned(5), ""},
 		{5, planned(3), ""},
@@ -85,7 +94,7 @@ func TestRemovals(t *testing.T) {
 			"removed"},
 	} {
 		gone := (&checks.Checker{Plan: c.to, VMs: made(c.from)}).UnplannedVMs()
-		found := removalProblems(gone, c.to)
+		found := removalProblems(gone, c.to, map[int]bool{411: true, 412: true, 413: true})
 
 		if c.want == "" {
 			assert.Empty(t, found)

@@ -2,6 +2,7 @@ package vmidentity
 
 import (
 	"context"
+	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -16,6 +17,17 @@ type fakeProxmox struct {
 	err     error
 	machine *proxmoxapi.VM
 	config  proxmoxapi.VMConfig
+	// others are VMs beside the machine. All have its configuration.
+	others []proxmoxapi.VM
+}
+
+func (s *fakeProxmox) VMs(context.Context) ([]proxmoxapi.VM, error) {
+	all := slices.Clone(s.others)
+	if s.machine != nil {
+		all = append(all, *s.machine)
+	}
+
+	return all, s.err
 }
 
 func (s *fakeProxmox) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {

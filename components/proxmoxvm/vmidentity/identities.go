@@ -18,6 +18,7 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
 
@@ -32,6 +33,9 @@ type Identities struct {
 	// SetUpOn tells the SMBIOS UUID of the machine that a node was set up on, where the state does not; nil: the program
 	// sets up no node.
 	SetUpOn func(ctx context.Context, n plan.Node) (uuid string, err error)
+	// Joined tells the node of the cluster whose machine has an SMBIOS UUID; empty: there is none. It is nil where the
+	// program sets up no node.
+	Joined func(ctx context.Context, uuid string) (node string, err error)
 
 	mu sync.Mutex
 	// known are the VMs as the state has them, as far as this run has come to them.
@@ -70,6 +74,19 @@ func (i *Identities) VMs(ctx context.Context) ([]proxmoxapi.VM, error) {
 	all, err := i.proxmox.VMs(ctx)
 
 	return slices.DeleteFunc(all, func(v proxmoxapi.VM) bool { return !OfCluster(v, i.plan) }), err
+}
+
+// LeavingControlPlanes are the VMs of control planes that have left the plan, without those that the operator has
+// declared dead: the data of etcd may be on them.
+func (i *Identities) LeavingControlPlanes(ctx context.Context) ([]proxmoxapi.VM, error) {
+	all, err := i.VMs(ctx)
+
+	return slices.DeleteFunc(all, func(v proxmoxapi.VM) bool {
+		_, _, planned := NodeByVMID(i.plan, v.ID)
+
+		return planned || !slices.Contains(v.Tags, string(spec.RoleControlPlane)) ||
+			slices.Contains(i.plan.ForceRemove, v.Name)
+	}), err
 }
 
 // Announce is a hook that runs before a VM is created, and in previews.
@@ -128,14 +145,55 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 	i.Record(m)
 
 	if len(args.NewInputs) > 0 {
-		return nil
+		return i.checkNoCopy(ctx, c.Found)
 	}
 
-	if err := checkDeletable(c.Found); err != nil || i.ctx.DryRun() {
+	err = checkDeletable(c.Found)
+	if err == nil && c.Verdict == VerdictOwn {
+		err = i.checkUnrecorded(ctx, c.Found)
+	}
+
+	if err != nil || i.ctx.DryRun() {
 		return err
 	}
 
 	return checkHost(m, c.Found.VM.Host, hookutil.String(args.OldOutputs, "nodeName"))
+}
+
+// checkNoCopy refuses to let a VM be started that is off while a copy of it runs: a restored backup has its SMBIOS UUID,
+// its addresses and its data of etcd, and two machines must not be one member.
+func (i *Identities) checkNoCopy(ctx context.Context, f Found) error {
+	if !f.VM.Stopped || f.Config.UUID == "" {
+		return nil
+	}
+
+	vms, err := i.proxmox.VMs(ctx)
+	if err != nil {
+		return err
+	}
+
+	for _, v := range vms {
+		// Soon after a VM was created, only its tags are known.
+		alike := v.Name == f.VM.Name || v.Name == "" && OfCluster(v, i.plan)
+		if v.ID == f.VM.ID || v.Stopped || v.Container || v.Template || !alike {
+			continue
+		}
+
+		config, err := i.proxmox.Config(ctx, v)
+		if err != nil {
+			return fmt.Errorf("%s is off, and could not determine whether VM %d (%s) on host %s is a copy that runs in its "+
+				"place: %w", f.VM.Label(), v.ID, v.Label(), v.Host, err)
+		}
+
+		if strings.EqualFold(config.UUID, f.Config.UUID) {
+			return fmt.Errorf("%s (VMID %d) is off, and VM %d on host %s runs with its SMBIOS UUID: a copy, such as a restored "+
+				"backup, runs in its place, and two machines must not be one node. The VM is not changed, because that "+
+				"would start it: shut down the copy, or give the copy another UUID, then run the same command again",
+				f.VM.Label(), f.VM.ID, v.ID, v.Host)
+		}
+	}
+
+	return nil
 }
 
 // checkDeletable refuses to delete a VM that is protected, or that has disks of others: the program detaches no
@@ -353,7 +411,7 @@ func (i *Identities) CheckNow(ctx context.Context, n plan.Node) error {
 
 	switch c := m.Compare(ctx, i.proxmox, OwnerTags(i.plan)); c.Verdict {
 	case VerdictOwn:
-		return nil
+		return i.checkNoCopy(ctx, c.Found)
 	case VerdictGone:
 		return fmt.Errorf("the VM of %s (VMID %d) is gone", n.Name, n.VMID)
 	default:

@@ -59,7 +59,15 @@ func (i *Identities) CheckReleased() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 
-	if !i.released || i.plan.Teardown {
+	if i.plan.Teardown {
+		return nil
+	}
+
+	if i.unread != nil {
+		return i.checkNoneDeleted(i.unread)
+	}
+
+	if !i.released {
 		return nil
 	}
 
@@ -84,6 +92,32 @@ func (i *Identities) CheckReleased() error {
 	}
 
 	return nil
+}
+
+// checkNoneDeleted refuses to delete nodes while it is not known whether the state has the hooks for it.
+func (i *Identities) checkNoneDeleted(unread error) error {
+	vms, err := i.VMs(i.ctx.Context())
+	if err != nil {
+		return err
+	}
+
+	deleted := slices.Clone(i.plan.Replace)
+
+	for _, v := range vms {
+		if _, _, planned := NodeByVMID(i.plan, v.ID); !planned {
+			deleted = append(deleted, v.Label())
+		}
+	}
+
+	if len(deleted) == 0 {
+		return nil
+	}
+
+	return spec.Problem{
+		Path: "pools", Value: strings.Join(deleted, ", "),
+		Rule:   fmt.Sprintf("could not determine whether the state has the hooks that run before a node is deleted: %v", unread),
+		Remedy: "run 'pulumi up' again; if the state is lost, restore it first",
+	}
 }
 
 // readOnce reads the VMs of the state, as it is when the run begins. What leaves the cluster before its VM is deleted

@@ -3,7 +3,6 @@ package vmidentity
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -74,7 +73,15 @@ func untouched(p *plan.Plan, f Found) bool {
 		return false
 	}
 
-	loaded := OfCluster(f.VM, p) && pool.Image.Detach && !slices.Contains([]string{"", "none"}, f.Config.CDROMs[n.CDROM])
+	loaded := OfCluster(f.VM, p) && pool.Image.Detach && bootsFrom(p, pool.Image, f.Config.CDROMs[n.CDROM])
 
 	return len(f.Config.Disks) == 0 || loaded || f.Bare(n.Name, OwnerTags(p))
+}
+
+// bootsFrom says that a medium is an ISO file that nodes boot from: the one of the configuration, or one that this
+// program has named after the cluster. Others, such as a rescue system, an operator has put into the drive.
+func bootsFrom(p *plan.Plan, image plan.BootImage, medium string) bool {
+	_, file, _ := strings.Cut(medium, ":iso/")
+
+	return medium != "" && medium == image.Volume || strings.HasPrefix(file, p.Cluster+"-")
 }

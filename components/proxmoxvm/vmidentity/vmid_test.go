@@ -30,6 +30,12 @@ func TestCheckVMIDFree(t *testing.T) {
 	}
 	loaded, bare := whole, whole
 	loaded.CDROMs, bare.Disks = map[string]string{n.CDROM: "local:iso/talos-1.12.4.iso"}, nil
+	holding := func(medium string) proxmoxapi.VMConfig {
+		c := whole
+		c.CDROMs = map[string]string{n.CDROM: medium}
+
+		return c
+	}
 	ours := proxmoxapi.VM{ID: n.VMID, Name: n.Name, Host: "pve", Tags: OwnerTags(p), Stopped: true}
 	unknown := at + ` is "c-control-1" on host pve already, but not in this stack's state, and without the tags c and ` +
 		`talos of this cluster: it is unknown who created it, and it may hold data. Inspect it (` +
@@ -64,6 +70,9 @@ func TestCheckVMIDFree(t *testing.T) {
 			Disks: map[string]int{"scsi7": 100}, CDROMs: map[string]string{n.CDROM: "none"},
 		}, adopt},
 		"the ISO file is still in its drive": {func(*proxmoxapi.VM) {}, loaded, empty},
+		"an ISO file of the cluster":         {func(*proxmoxapi.VM) {}, holding("local:iso/c-0123456789ab-metal-amd64.iso"), empty},
+		"an ISO file of an operator's":       {func(*proxmoxapi.VM) {}, holding("local:iso/systemrescue.iso"), adopt},
+		"a cloud-init drive":                 {func(*proxmoxapi.VM) {}, holding("local-lvm:vm-401-cloudinit"), adopt},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := ours

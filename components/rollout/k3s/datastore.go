@@ -58,6 +58,16 @@ func (c *Cluster) sendDatastore(ctx context.Context, n plan.Node) error {
 		}
 	}
 
+	// A server that has left the plan may have the etcd of the cluster.
+	leaving, err := c.Identities.LeavingControlPlanes(ctx)
+	if err != nil {
+		return wait.For("the VMs of the cluster (%v)", wait.Reason(err))
+	}
+
+	for _, v := range leaving {
+		known.Servers = append(known.Servers, v.Label())
+	}
+
 	settings, waitingFor, err := known.Settings()
 	if waitingFor != "" {
 		return wait.For("%s", waitingFor)

@@ -175,6 +175,8 @@ func restarting(ctx *pulumi.Context, g *guests, change ...func(*Hooks)) *Hooks {
 // runningUUID is that of every VM of running.
 const runningUUID = "6c84fb90-12c4-11e1-840d-7b25c5ee775a"
 
+func (running) VMs(context.Context) ([]proxmoxapi.VM, error) { return nil, nil }
+
 func (v running) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, error) {
 	if v.foreign {
 		return proxmoxapi.VMConfig{UUID: "110ec58a-a0f2-4ac4-8393-c866d813b8d1"}, nil

@@ -122,6 +122,10 @@ func (b *Bootstrap) CheckEstablished(ctx context.Context) error {
 	}
 
 	if lost && !b.acceptedEmpty.Load() {
+		if err := b.checkNoneLeaves(ctx); err != nil {
+			return err
+		}
+
 		if b.Plan.RecoverFrom == "" {
 			return b.etcdLostError(c)
 		}

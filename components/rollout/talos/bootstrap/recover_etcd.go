@@ -30,6 +30,26 @@ func (b *Bootstrap) etcdLostError(c talosapi.Credentials) error {
 	)
 }
 
+// checkNoneLeaves refuses to call etcd lost while control planes that have left the plan are there: they may have it.
+func (b *Bootstrap) checkNoneLeaves(ctx context.Context) error {
+	leaving, err := b.Identities.LeavingControlPlanes(ctx)
+	if err != nil {
+		return fmt.Errorf("could not determine whether a control plane that has left the plan has the data of etcd: %w", err)
+	}
+
+	if len(leaving) == 0 {
+		return nil
+	}
+
+	v := leaving[0]
+
+	return spec.Blocked(
+		"no control plane of the plan holds data of etcd, but one that has left the plan may: "+
+			fmt.Sprintf("%s (VMID %d on host %s)", v.Label(), v.ID, v.Host),
+		"put it back, run 'pulumi up', then remove it; or, if it is dead, name it in lifecycle.forceRemove",
+	)
+}
+
 // newestSnapshot says which snapshot a lost etcd can start from.
 func (b *Bootstrap) newestSnapshot(c talosapi.Credentials) string {
 	if b.Snapshots == nil {

@@ -91,9 +91,9 @@ func Write(ctx context.Context, stack *state.Pulumi, o Options) (Files, error) {
 
 	all, err := f.fill(ctx, w)
 	if err == nil && known {
-		// Decrypted, and in memory only.
+		// In memory only.
 		var deployment apitype.UntypedDeployment
-		if deployment, err = stack.Stack.Export(ctx); err == nil {
+		if deployment, err = stack.ExportDecrypted(ctx); err == nil {
 			err = cluster.compare(ctx, deployment)
 		}
 	}

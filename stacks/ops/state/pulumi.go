@@ -111,6 +111,20 @@ func (p *Pulumi) Export(ctx context.Context) ([]byte, error) {
 	return []byte(text), err
 }
 
+// ExportDecrypted is the state with its secrets in plain text.
+func (p *Pulumi) ExportDecrypted(ctx context.Context) (apitype.UntypedDeployment, error) {
+	state, err := p.Stack.Export(ctx)
+
+	return state, brief(err)
+}
+
+// Outputs are those of the stack, secrets in plain text.
+func (p *Pulumi) Outputs(ctx context.Context) (auto.OutputMap, error) {
+	outputs, err := p.Stack.Outputs(ctx)
+
+	return outputs, brief(err)
+}
+
 // Import implements Stack.
 func (p *Pulumi) Import(ctx context.Context, text []byte) error {
 	var state apitype.UntypedDeployment
@@ -274,21 +288,26 @@ func (p *Pulumi) run(ctx context.Context, args ...string) (string, error) {
 	return printed, nil
 }
 
-// brief is an error of the Automation API without what the command printed besides its own error.
+// brief is an error of the Automation API without what the command printed besides its own error: that may hold secrets
+// in plain text.
 func brief(err error) error {
 	if err == nil {
 		return nil
 	}
 
 	what, printed, whole := strings.Cut(err.Error(), "\ncode: ")
-	_, problem, there := strings.Cut(printed, "\nstderr: ")
 
-	if !whole || !there {
+	// What was printed may have such a line, too.
+	at := strings.LastIndex(printed, errorStream)
+	if !whole || at < 0 {
 		return err
 	}
 
-	return fmt.Errorf("%s: %s", what, cmp.Or(integrity(problem), "no reason given"))
+	return fmt.Errorf("%s: %s", what, cmp.Or(integrity(printed[at+len(errorStream):]), "no reason given"))
 }
+
+// errorStream begins what a command has printed as its error.
+const errorStream = "\nstderr: "
 
 // broken is how the CLI tells of a state that contradicts itself, below a page of other things.
 var broken = regexp.MustCompile(`(?m)^Error: +(.*)$`)

@@ -68,3 +68,18 @@ func TestOpen(t *testing.T) {
 	require.EqualError(t, err,
 		"the backend has no stack gone of the project in "+dir+": run: pulumi stack init gone")
 }
+
+// TestErrorsWithoutSecrets: what a command printed before it failed is not quoted, for it holds secrets in plain text.
+func TestErrorsWithoutSecrets(t *testing.T) {
+	stack, err := Open(t.Context(), project(t), "prod", auto.Pulumi(cli{new([]string)}))
+	require.NoError(t, err)
+
+	_, err = stack.Outputs(t.Context())
+	require.EqualError(t, err, "could not get secret outputs: exit status 255: lost the connection")
+
+	_, err = stack.ExportDecrypted(t.Context())
+	require.EqualError(t, err, "could not export stack: exit status 255: lost the connection")
+
+	err = brief(errors.New("it failed\ncode: 1\nstdout: a\nstderr: secret\nb\nstderr: error: why\n"))
+	require.EqualError(t, err, "it failed: why")
+}

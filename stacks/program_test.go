@@ -128,7 +128,7 @@ func TestFilesOfAnotherOwner(t *testing.T) {
 		}
 	}
 
-	require.NoError(t, files.Claim(config.Dir, "talos", other))
+	require.NoError(t, files.Claim(config.Dir, "talos", other, nil, nil))
 	require.ErrorContains(t, previewOf(t, deploy(config), true), "the configuration has 1 problem:\n"+
 		"  - outputs.files.dir: must be a directory of cluster k3s-dev of stack organization/p/s, and holds files of "+
 		"cluster k3s-dev of stack organization/p/other (given: ./talos); name another directory or, if the files are of "+
@@ -138,7 +138,7 @@ func TestFilesOfAnotherOwner(t *testing.T) {
 
 	config.Outputs.Files.Dir = "dev"
 	other.Stack = "s"
-	require.NoError(t, files.Claim(config.Dir, "dev", other))
+	require.NoError(t, files.Claim(config.Dir, "dev", other, nil, nil))
 	require.NoError(t, previewOf(t, deploy(config), false))
 
 	second := withFiles(apart())

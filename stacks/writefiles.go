@@ -3,6 +3,8 @@ package stacks
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -33,14 +35,22 @@ func (d *Deployment) WriteFiles(ctx *pulumi.Context, root string) {
 	}
 
 	d.Outputs[contract.OutputKubeconfig] = pulumi.ToSecret(pulumi.All(all...).ApplyT(func(texts []any) (string, error) {
-		if err := files.Claim(root, wanted.Dir, owner); err != nil {
+		written := map[string]string{}
+		for i, name := range wanted.Write {
+			written[string(name)] = texts[i+1].(string)
+		}
+
+		// A warning that is not shown must not fail what it warns of.
+		warn := func(message string) { _ = ctx.Log.Warn("outputs.files: "+message, nil) }
+
+		if err := files.Claim(root, wanted.Dir, owner, written, warn); err != nil {
 			return "", filesError(wanted.Dir, err)
 		}
 
 		var errs []error
 
-		for i, name := range wanted.Write {
-			if err := files.Write(root, wanted.Dir, string(name), []byte(texts[i+1].(string))); err != nil {
+		for _, name := range slices.Sorted(maps.Keys(written)) {
+			if err := files.Write(root, wanted.Dir, name, []byte(written[name])); err != nil {
 				errs = append(errs, fmt.Errorf("outputs.files: %w", err))
 			}
 		}

@@ -50,7 +50,7 @@ func TestEndpointGate(t *testing.T) {
 		require.NoError(t, os.Remove(marker))
 
 		owner.Stack = "prod"
-		require.NoError(t, files.Claim(r.Stack.Workspace().WorkDir(), "talos", owner))
+		require.NoError(t, files.Claim(r.Stack.Workspace().WorkDir(), "talos", owner, nil, nil))
 		require.NoError(t, os.WriteFile(kubeconfig, []byte("of prod"), 0o600))
 
 		const refused = "/prod (given: ./talos); name another directory"
@@ -67,6 +67,13 @@ func TestEndpointGate(t *testing.T) {
 		unset(t, r.Stack, "outputs.files.dir")
 		require.NoError(t, os.Remove(marker))
 		up(t, r.Stack)
+
+		kept, err := filepath.Glob(kubeconfig + ".before-*")
+		require.NoError(t, err)
+		require.Len(t, kept, 1)
+		assert.Equal(t, "of prod", string(readFile(t, kept[0])))
+		require.NoError(t, os.Remove(kept[0]))
+
 		requireFiles(t, r, "kubeconfig")
 		assert.NotEqual(t, "of prod", string(readFile(t, kubeconfig)))
 	})

@@ -27,8 +27,8 @@ type workflow struct {
 			CancelInProgress *bool `yaml:"cancel-in-progress"`
 		}
 		Steps []struct {
-			Run, Uses string
-			With      map[string]string
+			If, Run, Uses string
+			With          map[string]string
 		}
 	}
 }
@@ -168,6 +168,11 @@ func TestApproval(t *testing.T) {
 			assert.NotRegexp(t, `curl.*\| *(ba)?sh`, step.Run)
 		}
 	}
+
+	// Snapshots in plain text do not stay on a runner, unless there are no others.
+	last := up.Steps[len(up.Steps)-1]
+	assert.Contains(t, last.Run, "rm -rf state-backups etcd-backups")
+	assert.Equal(t, "always() && steps.encrypt.outcome == 'success' && steps.keep.outputs.artifact-id != ''", last.If)
 
 	secrets, err := os.ReadFile(filepath.Join(root, ".github", "workflows", "check.yaml"))
 	require.NoError(t, err)

@@ -9,14 +9,15 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// Applied is the configuration that a node was given: that of its pool with the patches that are its own.
+// Applied is the configuration that a node was given: that of its pool with the patches that are its own. Its errors
+// quote no values, which may be secret.
 func Applied(pool string, patches []string) (config.Provider, error) {
 	var loaded []configpatcher.Patch
 
 	for _, text := range patches {
 		patch, err := configpatcher.LoadPatch([]byte(text))
 		if err != nil {
-			return nil, fmt.Errorf("a patch cannot be read: %w", err)
+			return nil, fmt.Errorf("a patch cannot be read: %s", keysOnly(err))
 		}
 
 		loaded = append(loaded, patch)
@@ -24,10 +25,15 @@ func Applied(pool string, patches []string) (config.Provider, error) {
 
 	out, err := configpatcher.Apply(configpatcher.WithBytes([]byte(pool)), loaded)
 	if err != nil {
-		return nil, fmt.Errorf("the configuration cannot be patched: %w", err)
+		return nil, fmt.Errorf("the configuration cannot be patched: %s", keysOnly(err))
 	}
 
-	return out.Config()
+	applied, err := out.Config()
+	if err != nil {
+		return nil, fmt.Errorf("the configuration cannot be read: %s", keysOnly(err))
+	}
+
+	return applied, nil
 }
 
 // Identity is the name and the role of the node that a configuration was given to.

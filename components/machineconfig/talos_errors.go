@@ -61,7 +61,7 @@ var listed = regexp.MustCompile(`\d+ errors? occurred: \* `)
 
 // quotedValue is where errors of Talos and of YAML quote a value, which may be secret.
 var quotedValue = regexp.MustCompile(
-	"(cannot unmarshal !!\\w+|wrong key|unknown anchor) (?:`[^`]*`|\"[^\"]*\"|'[^']*')")
+	"(cannot (?:unmarshal|construct) !!\\w+|wrong key|unknown anchor) (?:`[^`]*`|\"[^\"]*\"|'[^']*')")
 
 // faults are the errors of a list of Talos', which comes over several lines. They quote no values.
 func faults(err error) []string {

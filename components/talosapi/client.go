@@ -174,7 +174,8 @@ func services(ctx context.Context, api *client.Client) (map[string]service, erro
 	return found, nil
 }
 
-// brief says in few words why a call failed.
+// brief says in few words why a call failed. Decoding a node's configuration fails here as it does on the node, and
+// what is quoted of it is cut in either case.
 func brief(err error) string {
 	if clock, is := wait.Clock(err.Error()); is {
 		return clock.Error()
@@ -182,7 +183,7 @@ func brief(err error) string {
 
 	s, ok := status.FromError(err)
 	if !ok {
-		return err.Error()
+		return keysOnly(err.Error())
 	}
 
 	if s.Code() == codes.Unavailable {
@@ -192,5 +193,33 @@ func brief(err error) string {
 		return parts[len(parts)-1]
 	}
 
-	return s.Message()
+	return keysOnly(s.Message())
+}
+
+// unknownKeys is how Talos begins to quote what it does not know, everything below it included.
+const unknownKeys = "unknown keys found during decoding:"
+
+// keysOnly leaves of what Talos quotes the keys that lead to the first value: that may be a password.
+func keysOnly(message string) string {
+	words, quoted, unknown := strings.Cut(message, unknownKeys)
+	if !unknown {
+		return words
+	}
+
+	var path []string
+
+	for line := range strings.Lines(strings.TrimSpace(quoted)) {
+		key, value, isKey := strings.Cut(strings.TrimLeft(line, " -"), ":")
+		if !isKey {
+			break
+		}
+
+		path = append(path, key)
+
+		if strings.TrimSpace(value) != "" {
+			break
+		}
+	}
+
+	return words + unknownKeys + " " + strings.Join(path, ".")
 }

@@ -113,7 +113,7 @@ func notTaken(node string, err error) error {
 	case err == nil:
 		return nil
 	case client.StatusCode(err) == codes.InvalidArgument:
-		return rejected(err)
+		return RejectedError{brief(err)}
 	default:
 		return fmt.Errorf("%s does not take the configuration: %s", node, brief(err)) // its words are enough
 	}

@@ -153,13 +153,3 @@ func TestMaintenanceSecureBoot(t *testing.T) {
 		})
 	}
 }
-
-// TestRejected: of what a node does not know, only the way to it is shown: below it may be a password.
-func TestRejected(t *testing.T) {
-	err := status.Error(codes.InvalidArgument, "error decoding document VolumeConfig/ (line 1): "+
-		"unknown keys found during decoding:\nencryption:\n    keys:\n        - static:\n            passphrase: hunter2\n")
-
-	assert.Equal(t, RejectedError{"error decoding document VolumeConfig/ (line 1): unknown keys found during decoding: " +
-		"encryption.keys.static.passphrase"}, rejected(err))
-	assert.Equal(t, RejectedError{"no such disk"}, rejected(status.Error(codes.InvalidArgument, "no such disk")))
-}

@@ -122,34 +122,6 @@ func secureBoot(ctx context.Context, api *client.Client) (*bool, error) {
 // RejectedError is what a node says of a configuration that it refuses. Asking again does not change that.
 type RejectedError struct{ Words string }
 
-// unknownKeys is how a node begins to quote what it does not know, everything below it included.
-const unknownKeys = "unknown keys found during decoding:"
-
-// rejected leaves of what a node quotes the keys that lead to the first value: that may be a password.
-func rejected(err error) RejectedError {
-	words, quoted, unknown := strings.Cut(brief(err), unknownKeys)
-	if !unknown {
-		return RejectedError{words}
-	}
-
-	var path []string
-
-	for line := range strings.Lines(strings.TrimSpace(quoted)) {
-		key, value, isKey := strings.Cut(strings.TrimLeft(line, " -"), ":")
-		if !isKey {
-			break
-		}
-
-		path = append(path, key)
-
-		if strings.TrimSpace(value) != "" {
-			break
-		}
-	}
-
-	return RejectedError{words + unknownKeys + " " + strings.Join(path, ".")}
-}
-
 func (e RejectedError) Error() string { return "it refuses its configuration: " + e.Words }
 
 // NeedsReboot asks a node whether it takes a configuration only with a reboot. Nothing is applied. The error is a
@@ -177,7 +149,7 @@ func NeedsReboot(ctx context.Context, t Target, c Credentials, configuration []b
 		return reboots, nil
 	case codes.InvalidArgument, codes.Unknown:
 		// Talos says InvalidArgument of what it validates, and nothing in particular of what it cannot read.
-		return false, rejected(err)
+		return false, RejectedError{brief(err)}
 	default:
 		return false, fmt.Errorf("%s does not check the configuration: %s", t.Name, brief(err)) // its words are enough
 	}

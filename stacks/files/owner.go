@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 )
 
 // Marker is the file that says whose the files of a directory are. Stacks of one project share the default directory.
@@ -67,8 +70,10 @@ func check(root *os.Root, marker string, owner Owner) error {
 	return nil
 }
 
-// Claim makes a directory of a project the owner's before a file is written, unless it is another's.
-func Claim(project, dir string, owner Owner) (err error) {
+// Claim makes a directory of a project the owner's before a file is written, unless it is another's. One without a
+// marker may have files that the operator, or an earlier version of this program, has put there: those in the place of
+// wanted, with other content, get another name, which warn is told.
+func Claim(project, dir string, owner Owner, wanted map[string]string, warn func(message string)) (err error) {
 	place, err := open(project, dir)
 	if err != nil {
 		return err
@@ -83,14 +88,77 @@ func Claim(project, dir string, owner Owner) (err error) {
 		return err
 	}
 
-	text, err := json.MarshalIndent(owner, "", "  ")
+	// Before the marker has its text: one that is empty is refused, so a run that is killed here is not followed by one
+	// that replaces the files.
+	err = moveAside(place, dir, wanted, warn)
+
 	if err == nil {
-		_, err = f.Write(append(text, '\n'))
+		var text []byte
+		if text, err = json.MarshalIndent(owner, "", "  "); err == nil {
+			_, err = f.Write(append(text, '\n'))
+		}
+
+		if err = errors.Join(err, f.Sync()); err != nil {
+			err = fmt.Errorf("writing %s: %w", Marker, err)
+		}
 	}
 
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(fmt.Errorf("writing %s: %w", Marker, err), place.Remove(Marker))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, place.Remove(Marker))
 	}
 
 	return nil
+}
+
+// moveAside renames what is in the place of the wanted files and differs from them.
+func moveAside(place *os.Root, dir string, wanted map[string]string, warn func(message string)) error {
+	at := time.Now().UTC().Format("20060102-150405")
+
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		info, err := place.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return err
+		}
+
+		if info.Mode().IsRegular() {
+			text, err := place.ReadFile(name)
+			if err != nil {
+				return err
+			}
+
+			if string(text) == wanted[name] {
+				continue
+			}
+		}
+
+		kept, err := free(place, name+".before-"+at)
+		if err != nil {
+			return err
+		}
+
+		if err := place.Rename(name, kept); err != nil {
+			return err
+		}
+
+		warn(fmt.Sprintf("%s was there before the first files of this cluster, with other content: it is now %s",
+			filepath.Join(dir, name), filepath.Join(dir, kept)))
+	}
+
+	return nil
+}
+
+// free is a name that no file has: the given one, or one that begins with it.
+func free(place *os.Root, name string) (string, error) {
+	for n, candidate := 2, name; ; n++ {
+		_, err := place.Lstat(candidate)
+		if errors.Is(err, fs.ErrNotExist) {
+			return candidate, nil
+		} else if err != nil {
+			return "", err
+		}
+
+		candidate = fmt.Sprintf("%s-%d", name, n)
+	}
 }

@@ -38,13 +38,12 @@ func fromCluster() *cobra.Command {
 				fmt.Fprintln(c.ErrOrStderr(), "note: "+note)
 			}
 
-			if err := r.WriteSecrets(c.ErrOrStderr()); err != nil {
+			// Last: secrets in plain text are of no use without the file.
+			if _, err := c.OutOrStdout().Write(r.File); err != nil {
 				return err
 			}
 
-			_, err = c.OutOrStdout().Write(r.File)
-
-			return err
+			return r.WriteSecrets(c.ErrOrStderr())
 		},
 	}
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -29,7 +30,11 @@ func importCluster(o *options) *cobra.Command {
 				return err
 			}
 
-			return next(o, files)
+			if err := next(o, files); err != nil {
+				return errors.Join(err, files.Discard())
+			}
+
+			return nil
 		},
 	}
 
@@ -44,8 +49,15 @@ func importCluster(o *options) *cobra.Command {
 
 // next prints what to do with the files.
 func next(o *options, files importcmd.Files) error {
-	// pulumi runs in the project's directory.
-	file, err := filepath.Rel(o.project, files.Import)
+	// pulumi runs in the project's directory. Of the two, only one may be absolute, and Rel takes no such pair.
+	project, err1 := filepath.Abs(o.project)
+	written, err2 := filepath.Abs(files.Import)
+
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+
+	file, err := filepath.Rel(project, written)
 	if err != nil {
 		return err
 	}

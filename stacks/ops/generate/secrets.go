@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -55,7 +56,8 @@ func takeSecrets(pools tree) []Secret {
 	return found
 }
 
-// WriteSecrets writes the secrets to files of their own, for their owner only, and the commands that set them.
+// WriteSecrets writes the secrets to files of their own, for their owner only, and the commands that set them. On an
+// error, no file is left.
 func (r *Result) WriteSecrets(out io.Writer) error {
 	if len(r.Secrets) == 0 {
 		return nil
@@ -66,6 +68,14 @@ func (r *Result) WriteSecrets(out io.Writer) error {
 		return err
 	}
 
+	if err := r.writeSecrets(dir, out); err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+
+	return nil
+}
+
+func (r *Result) writeSecrets(dir string, out io.Writer) error {
 	var commands strings.Builder
 
 	for i, s := range r.Secrets {
@@ -80,7 +90,7 @@ func (r *Result) WriteSecrets(out io.Writer) error {
 		fmt.Fprintf(&commands, "  pulumi config set --secret --path '%s' < %s\n", s.Path, file)
 	}
 
-	_, err = fmt.Fprintf(out, "\nsettings that may be secret are not in the stack file. Once the stack is there, "+
+	_, err := fmt.Fprintf(out, "\nsettings that may be secret are not in the stack file. Once the stack is there, "+
 		"set them:\n\n"+
 		"%s  rm -r %s\n", &commands, dir)
 

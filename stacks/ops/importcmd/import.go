@@ -51,6 +51,15 @@ type Files struct {
 	Secrets string
 }
 
+// Discard removes the secrets, which nothing will read.
+func (f Files) Discard() error {
+	if f.Secrets == "" {
+		return nil
+	}
+
+	return os.RemoveAll(filepath.Dir(f.Secrets))
+}
+
 // Write writes the import file. It changes neither the state nor anything else.
 func Write(ctx context.Context, stack *state.Pulumi, o Options) (Files, error) {
 	config, err := stack.Config(ctx)
@@ -91,9 +100,9 @@ func Write(ctx context.Context, stack *state.Pulumi, o Options) (Files, error) {
 
 	all, err := f.fill(ctx, w)
 	if err == nil && known {
-		// Decrypted, and in memory only.
+		// In memory only.
 		var deployment apitype.UntypedDeployment
-		if deployment, err = stack.Stack.Export(ctx); err == nil {
+		if deployment, err = stack.ExportDecrypted(ctx); err == nil {
 			err = cluster.compare(ctx, deployment)
 		}
 	}
@@ -106,7 +115,7 @@ func Write(ctx context.Context, stack *state.Pulumi, o Options) (Files, error) {
 	}
 
 	if err != nil {
-		return Files{}, errors.Join(err, cluster.discard())
+		return Files{}, errors.Join(err, written.Discard())
 	}
 
 	return written, nil

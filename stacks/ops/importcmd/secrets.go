@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -128,15 +127,6 @@ func (c *cluster) read(ctx context.Context) (string, error) {
 	c.written = filepath.Join(dir, "secrets.yaml")
 
 	return c.written, private(c.written, text)
-}
-
-// discard removes the secrets that were written, which nothing will read.
-func (c *cluster) discard() error {
-	if c.written == "" {
-		return nil
-	}
-
-	return os.RemoveAll(filepath.Dir(c.written))
 }
 
 // compare checks that the secrets in the state are the cluster's. They are not when an update was run on a state that

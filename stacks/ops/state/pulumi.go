@@ -47,20 +47,29 @@ func Open(ctx context.Context, dir, name string, opts ...auto.LocalWorkspaceOpti
 		return nil, err
 	}
 
-	ws, err := auto.NewLocalWorkspace(ctx, append([]auto.LocalWorkspaceOption{auto.WorkDir(dir)}, opts...)...)
+	opts = append([]auto.LocalWorkspaceOption{auto.WorkDir(dir)}, opts...)
+
+	ws, err := auto.NewLocalWorkspace(ctx, opts...)
 	if err != nil {
 		return nil, err
 	}
 
-	selected, err := ws.Stack(ctx)
-	if err != nil {
-		return nil, brief(err)
+	if name == "" {
+		selected, err := ws.Stack(ctx)
+		if err != nil {
+			return nil, brief(err)
+		}
+
+		if selected == nil {
+			return nil, fmt.Errorf("no stack of the project in %s is selected: name one with --stack", dir)
+		}
+
+		name = selected.Name
 	}
 
-	if name == "" && selected == nil {
-		return nil, fmt.Errorf("no stack of the project in %s is selected: name one with --stack", dir)
-	} else if name == "" {
-		name = selected.Name
+	ws, err = auto.NewLocalWorkspace(ctx, append(opts, auto.Pulumi(unselecting{ws.PulumiCommand()}))...)
+	if err != nil {
+		return nil, err
 	}
 
 	stack, err := auto.SelectStack(ctx, name, ws)
@@ -70,14 +79,23 @@ func Open(ctx context.Context, dir, name string, opts ...auto.LocalWorkspaceOpti
 		return nil, brief(err)
 	}
 
-	// The Automation API has selected it; a later pulumi command without --stack must not find another one than before.
-	if selected != nil && selected.Name != name {
-		if err := ws.SelectStack(ctx, selected.Name); err != nil {
-			return nil, err
-		}
+	return On(ctx, stack)
+}
+
+// unselecting is a CLI that selects no stack. The Automation API opens none without, and a later pulumi command without
+// --stack, of whoever works in the directory, must not find another one than before.
+type unselecting struct{ auto.PulumiCommand }
+
+// Run implements auto.PulumiCommand. Listing the tags finds out, as selecting does, whether there is such a stack, and
+// reads no state either: it may be what is broken.
+func (c unselecting) Run(
+	ctx context.Context, dir string, in io.Reader, out, errs []io.Writer, env []string, args ...string,
+) (stdout, stderr string, code int, err error) {
+	if len(args) > 1 && args[0] == "stack" && args[1] == "select" {
+		args = slices.Concat([]string{"stack", "tag", "ls", "--json"}, args[2:])
 	}
 
-	return On(ctx, stack)
+	return c.PulumiCommand.Run(ctx, dir, in, out, errs, env, args...)
 }
 
 // Name implements Stack.
@@ -91,6 +109,20 @@ func (p *Pulumi) Export(ctx context.Context) ([]byte, error) {
 	text, err := p.run(ctx, "stack", "export")
 
 	return []byte(text), err
+}
+
+// ExportDecrypted is the state with its secrets in plain text.
+func (p *Pulumi) ExportDecrypted(ctx context.Context) (apitype.UntypedDeployment, error) {
+	state, err := p.Stack.Export(ctx)
+
+	return state, brief(err)
+}
+
+// Outputs are those of the stack, secrets in plain text.
+func (p *Pulumi) Outputs(ctx context.Context) (auto.OutputMap, error) {
+	outputs, err := p.Stack.Outputs(ctx)
+
+	return outputs, brief(err)
 }
 
 // Import implements Stack.
@@ -256,21 +288,26 @@ func (p *Pulumi) run(ctx context.Context, args ...string) (string, error) {
 	return printed, nil
 }
 
-// brief is an error of the Automation API without what the command printed besides its own error.
+// brief is an error of the Automation API without what the command printed besides its own error: that may hold secrets
+// in plain text.
 func brief(err error) error {
 	if err == nil {
 		return nil
 	}
 
 	what, printed, whole := strings.Cut(err.Error(), "\ncode: ")
-	_, problem, there := strings.Cut(printed, "\nstderr: ")
 
-	if !whole || !there {
+	// What was printed may have such a line, too.
+	at := strings.LastIndex(printed, errorStream)
+	if !whole || at < 0 {
 		return err
 	}
 
-	return fmt.Errorf("%s: %s", what, cmp.Or(integrity(problem), "no reason given"))
+	return fmt.Errorf("%s: %s", what, cmp.Or(integrity(printed[at+len(errorStream):]), "no reason given"))
 }
+
+// errorStream begins what a command has printed as its error.
+const errorStream = "\nstderr: "
 
 // broken is how the CLI tells of a state that contradicts itself, below a page of other things.
 var broken = regexp.MustCompile(`(?m)^Error: +(.*)$`)

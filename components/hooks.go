@@ -236,7 +236,11 @@ func readState(s rollout.Scope, report *preflight.Report, cluster pulumi.Resourc
 		return nil
 	}
 
-	return s.Identities.CheckReleased()
+	if err := s.Identities.CheckReleased(); err != nil {
+		return err
+	}
+
+	return s.Identities.WarnUnrecorded()
 }
 
 // vmState is what is known of the VM of a node that is there.

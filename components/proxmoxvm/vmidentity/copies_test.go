@@ -144,6 +144,47 @@ func TestUnrecordedNode(t *testing.T) {
 	}
 }
 
+// logged notes what a program warns of.
+type logged struct {
+	pulumi.Log
+
+	warnings []string
+}
+
+func (l *logged) Warn(message string, _ *pulumi.LogArgs) error {
+	l.warnings = append(l.warnings, message)
+
+	return nil
+}
+
+// TestWarnUnrecorded: VMs that neither the plan nor the state has.
+func TestWarnUnrecorded(t *testing.T) {
+	p := &plan.Plan{
+		Cluster: "c", Distribution: "talos", Pools: []plan.PlannedPool{{Nodes: []plan.Node{{VMID: 401, Name: "c-control-1"}}}},
+	}
+	vm := func(id int, name string) proxmoxapi.VM {
+		return proxmoxapi.VM{ID: id, Name: name, Host: "pve", Tags: OwnerTags(p)}
+	}
+	away := vm(504, "c-worker-4")
+	away.Unreachable = true
+
+	require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
+		log := &logged{}
+		ctx.Log = log
+		i := NewIdentities(ctx, p, &fakeProxmox{others: []proxmoxapi.VM{
+			vm(401, "c-control-1"), vm(501, "c-worker-1"), vm(502, "c-worker-2"), away, {ID: 601, Name: "web"},
+		}}, nil)
+		i.state = map[string]stateMachine{"c-worker-1-vm": {Machine: Machine{VMID: 501}}}
+		i.once.Do(func() { close(i.read) })
+
+		require.NoError(t, i.WarnUnrecorded())
+		require.Len(t, log.warnings, 1)
+		assert.Contains(t, log.warnings[0], "VM 502 (c-worker-2) on host pve has the tags of this cluster")
+
+		return nil
+	}, pulumi.WithMocks("p", "s", noResources{})))
+}
+
 // unreadable is a state that the engine cannot read.
 type unreadable struct{ aState }
 

@@ -48,6 +48,50 @@ func (i *Identities) checkUnrecorded(ctx context.Context, f Found) error {
 	}
 }
 
+// WarnUnrecorded warns of VMs with the tags of the cluster that neither the plan nor the state has: an interrupted run
+// may have created them, and no run deletes them.
+func (i *Identities) WarnUnrecorded() error {
+	i.readOnce()
+
+	if i.unread != nil || i.plan.Teardown {
+		return nil
+	}
+
+	vms, err := i.VMs(i.ctx.Context())
+	if err != nil {
+		return fmt.Errorf("could not determine which VMs have the tags of the cluster: %w", err)
+	}
+
+	for _, v := range vms {
+		if _, _, planned := NodeByVMID(i.plan, v.ID); planned || i.inState(v.ID) || v.Unreachable || v.Template {
+			continue
+		}
+
+		if err := i.ctx.Log.Warn(fmt.Sprintf("VM %d (%s) on host %s has the tags of this cluster, and is neither in the "+
+			"configuration nor in the state: an interrupted run created it, or it is a copy. It is left alone. If it is not "+
+			"needed, delete its node ('kubectl delete node', if there is one) and the VM ('qm stop %d', 'qm destroy %d --purge' "+
+			"on host %s)", v.ID, v.Label(), v.Host, v.ID, v.ID, v.Host), nil); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// inState says that the state has a VM with a VMID.
+func (i *Identities) inState(vmid int) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	for _, m := range i.state {
+		if m.VMID == vmid {
+			return true
+		}
+	}
+
+	return false
+}
+
 // unrecorded says that the state has a VM and not that its node was set up, while it has that of others: there is a
 // cluster that it may have joined.
 func (i *Identities) unrecorded(vmid int) bool {

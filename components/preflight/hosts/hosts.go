@@ -101,16 +101,20 @@ func (c Checker) checkHost(ctx context.Context, host string, newNodes []plan.Nod
 		}
 
 		for _, nic := range n.NICs {
-			if !slices.ContainsFunc(bridges, func(b proxmoxapi.Bridge) bool { return b.Name == nic.Bridge }) {
-				c.Problems.Add(path+".nics", "bridge not found on host "+host+", or the credentials lack SDN.Use on it", nic.Bridge,
-					"name another, make it there, or grant SDN.Use on it")
-			}
-
+			c.CheckBridge(n, nic, host, bridges)
 			c.CheckMTU(n, nic, host, bridges)
 		}
 	}
 
 	return nil
+}
+
+// CheckBridge checks that a host has the bridge of a network interface.
+func (c Checker) CheckBridge(n plan.Node, nic plan.Interface, host string, bridges []proxmoxapi.Bridge) {
+	if !slices.ContainsFunc(bridges, func(b proxmoxapi.Bridge) bool { return b.Name == nic.Bridge }) {
+		c.Problems.Add("pools."+n.Pool+".nics", "bridge not found on host "+host+", or the credentials lack SDN.Use on it",
+			nic.Bridge, "name another, make it there, or grant SDN.Use on it")
+	}
 }
 
 // reportUnreachableHost adds the problem of a host that is to have new nodes and does not answer.

@@ -73,7 +73,7 @@ func (c *Checker) CheckStates(ctx context.Context) error {
 	c.checkStaticAddresses(ctx, nodes, vms, settings)
 
 	return errors.Join(c.checkMoves(ctx, nodes, vms, settings), c.checkCores(ctx, nodes, vms, settings),
-		c.checkMTUs(ctx, nodes, vms, settings))
+		c.checkNICs(ctx, nodes, vms, settings), c.checkDatastores(ctx, nodes, vms, settings))
 }
 
 // warnUnits: VMs of releases without cpuUnits have what the provider wrote, ten times the weight of every other VM.
@@ -229,8 +229,9 @@ func (c *Checker) checkCores(ctx context.Context, nodes []plan.Node, vms []proxm
 	return nil
 }
 
-// checkMTUs checks the network interfaces of VMs that are to get another MTU, or another bridge with it.
-func (c *Checker) checkMTUs(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM,
+// checkNICs checks the network interfaces of VMs that are to get another bridge or MTU: Proxmox VE unplugs an interface
+// before it finds that it cannot plug it.
+func (c *Checker) checkNICs(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM,
 	settings []*proxmoxapi.Settings,
 ) error {
 	for i, n := range nodes {
@@ -240,7 +241,8 @@ func (c *Checker) checkMTUs(ctx context.Context, nodes []plan.Node, vms []proxmo
 
 		for at, nic := range n.NICs {
 			is := proxmoxapi.Properties(settings[i].Current[fmt.Sprintf("net%d", at)])
-			if nic.MTU <= 1 || is["mtu"] == strconv.Itoa(nic.MTU) && is["bridge"] == nic.Bridge {
+			moves := is["bridge"] != nic.Bridge
+			if !moves && (nic.MTU <= 1 || is["mtu"] == strconv.Itoa(nic.MTU)) {
 				continue
 			}
 
@@ -251,7 +253,42 @@ func (c *Checker) checkMTUs(ctx context.Context, nodes []plan.Node, vms []proxmo
 				return err
 			}
 
-			hosts.Checker{Checker: c.Checker}.CheckMTU(n, nic, vms[i].Host, bridges)
+			host := hosts.Checker{Checker: c.Checker}
+			if moves {
+				host.CheckBridge(n, nic, vms[i].Host, bridges)
+			}
+
+			host.CheckMTU(n, nic, vms[i].Host, bridges)
+		}
+	}
+
+	return nil
+}
+
+// checkDatastores checks the datastores of disks that VMs are to get, or that are to move: a move begins with the VM
+// shut down.
+func (c *Checker) checkDatastores(ctx context.Context, nodes []plan.Node, vms []proxmoxapi.VM,
+	settings []*proxmoxapi.Settings,
+) error {
+	for i, n := range nodes {
+		if settings[i] == nil || settings[i].Current == nil {
+			continue
+		}
+
+		for _, d := range n.Disks {
+			if datastore, _, _ := strings.Cut(settings[i].Current[d.Interface], ":"); datastore == d.Datastore {
+				continue
+			}
+
+			stores, err := c.StoresOf(ctx, vms[i].Host)
+			if errors.Is(err, proxmoxapi.ErrHostUnreachable) {
+				break // warned of
+			} else if err != nil {
+				return err
+			}
+
+			hosts.Checker{Checker: c.Checker}.CheckDatastore(stores, vms[i].Host, d.Datastore, "images",
+				"pools."+n.Pool+".disk.datastore")
 		}
 	}
 

@@ -125,3 +125,41 @@ func TestMTUOfExistingNodes(t *testing.T) {
 		})
 	}
 }
+
+// TestPlacesOfExistingNodes: bridges and datastores that existing VMs are to get are looked for before a node is drained.
+func TestPlacesOfExistingNodes(t *testing.T) {
+	current := map[string]string{"net0": "virtio=BC:24:11:00:00:01,bridge=vmbr0", "scsi0": "local-lvm:vm-401-disk-0,size=40G"}
+	for name, c := range map[string]struct {
+		bridge    string
+		datastore string // of another disk
+		want      string
+	}{
+		"as it is":                      {bridge: "vmbr0"},
+		"a bridge that is there":        {bridge: "vmbr1"},
+		"a bridge that is not there":    {bridge: "vmbr2", want: "pools.a.nics: bridge not found on host pve"},
+		"a disk on a datastore":         {bridge: "vmbr0", datastore: "nfs"},
+		"a disk on one that is missing": {bridge: "vmbr0", datastore: "fast", want: "pools.a.disk.datastore: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := plan.Node{
+				Name: "a-1", Pool: "a", VMID: 401, NICs: []plan.Interface{{Bridge: c.bridge}},
+				Disks: []plan.Disk{{Interface: "scsi0", Datastore: "local-lvm", SizeGiB: 40}},
+			}
+			if c.datastore != "" {
+				n.Disks = append(n.Disks, plan.Disk{Interface: "scsi1", Datastore: c.datastore, SizeGiB: 100})
+			}
+
+			h := &settledVMs{bridges: []proxmoxapi.Bridge{{Name: "vmbr0"}, {Name: "vmbr1"}}, current: current}
+			s := New(checks.New(&plan.Plan{Pools: []plan.PlannedPool{{Name: "a", Nodes: []plan.Node{n}}}}, h))
+			s.VMs = []proxmoxapi.VM{{ID: 401, Name: "a-1", Host: "pve"}}
+			require.NoError(t, s.CheckStates(t.Context()))
+
+			if c.want == "" {
+				assert.Empty(t, s.Problems)
+			} else {
+				require.Len(t, s.Problems, 1)
+				assert.Contains(t, s.Problems[0].String(), c.want)
+			}
+		})
+	}
+}

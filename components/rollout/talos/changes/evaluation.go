@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"talos-proxmox/components/impact"
+	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
@@ -105,6 +106,11 @@ func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
 	found.Effect, found.Why, blocked = transition.Evaluate()
 	found.Kubernetes = err == nil && transition.Rejected == nil &&
 		transition.Now.Kubernetes != transition.Wanted.Kubernetes && r.Plan.Apply != spec.ApplyStaged
+
+	if blocked == nil && err == nil && transition.Rejected == nil && c.node.Role == spec.RoleControlPlane {
+		blocked = machineconfig.CheckRunningNetwork(running.Configuration, c.wanted)
+	}
+
 	found.blocked = found.Refuse(blocked)
 
 	return found

@@ -64,7 +64,10 @@ func (l labeler) wantedLabels(n plan.Node, host string) kubeapi.NodeLabels {
 
 	switch {
 	case l.Plan.Distribution == spec.DistributionK3s:
-		want = kubeapi.NodeLabels{Labels: n.Labels, Taints: n.TaintList(), Annotations: n.Annotations}
+		want = kubeapi.NodeLabels{
+			Labels: n.Labels, Taints: n.TaintList(), Annotations: n.Annotations,
+			Registered: slices.Sorted(maps.Keys(n.OwnLabels())),
+		}
 	case n.Role == spec.RoleWorker:
 		want = kubeapi.NodeLabels{
 			Labels: n.RestrictedLabels(), Taints: n.TaintList(), Restricted: plan.RestrictedLabel,

@@ -173,15 +173,17 @@ func TestUnknownHost(t *testing.T) {
 	n := plan.Node{Name: "worker", VMID: 2, Role: spec.RoleWorker, Labels: map[string]string{"tier": "db"}}
 
 	assert.Equal(t, kubeapi.NodeLabels{
-		Labels:  map[string]string{"tier": "db", corev1.LabelTopologyRegion: "lan"},
-		Taints:  n.TaintList(),
-		Unknown: []string{corev1.LabelTopologyZone},
+		Labels:     map[string]string{"tier": "db", corev1.LabelTopologyRegion: "lan"},
+		Taints:     n.TaintList(),
+		Registered: []string{"tier"},
+		Unknown:    []string{corev1.LabelTopologyZone},
 	}, l.wantedLabels(n, ""))
 
 	assert.Equal(t, kubeapi.NodeLabels{
 		Labels: map[string]string{
 			"tier": "db", corev1.LabelTopologyRegion: "lan", corev1.LabelTopologyZone: "pve",
 		},
-		Taints: n.TaintList(),
+		Taints:     n.TaintList(),
+		Registered: []string{"tier"},
 	}, l.wantedLabels(n, "pve"))
 }

@@ -85,7 +85,9 @@ func TestLabels(t *testing.T) {
 			distribution: spec.DistributionTalos, names: []string{"control"}, inventory: vms{1: true, 2: true},
 			labels: map[string]map[string]string{"control": nil},
 			warned: []string{
-				"worker is not in Kubernetes, so its labels and taints are not set; run 'pulumi up' when it is",
+				"worker is not in Kubernetes, so it runs no pods, and its labels and taints are not set. Bring it back, or, " +
+					"to recreate it, name it in lifecycle.replace, and also in lifecycle.forceRemove if it does not answer; then " +
+					"run 'pulumi up' again",
 			},
 		},
 		"a new node that does not join": {
@@ -130,7 +132,7 @@ func TestLabels(t *testing.T) {
 					Pools: []plan.PlannedPool{{Nodes: []plan.Node{control, worker}}},
 				},
 				Limiter: NewLimiter(1), Inventory: c.inventory,
-			}, system{kubeapi.Of(api)}}
+			}, system{kube: kubeapi.Of(api), members: []string{"control"}}}
 
 			check.DryRun = true
 			require.NoError(t, check.Run(t.Context()))

@@ -102,7 +102,8 @@ func (n *nodeRemoval) removeEtcdMember(ctx context.Context) error {
 	n.Progress(n.name + " leaves etcd")
 
 	if err := n.kube.RemoveMember(ctx, n.name, n.Plan.NodeTimeout, n.Progress); err != nil {
-		return fmt.Errorf("etcd did not remove its member: %w", err)
+		return fmt.Errorf("etcd did not remove its member: %w. Its VM is off already: run 'pulumi up' again to complete "+
+			"its removal", err)
 	}
 
 	return nil

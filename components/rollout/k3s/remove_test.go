@@ -1,6 +1,7 @@
 package k3s
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -12,7 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	testcore "k8s.io/client-go/testing"
 
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/k3sconfig"
@@ -322,4 +325,39 @@ func TestCheckDisruptionWhileServersLeave(t *testing.T) {
 		metav1.UpdateOptions{})
 	require.NoError(t, err)
 	require.NoError(t, check(), "Kubernetes says that it is healthy")
+}
+
+// TestRemovalBegun: a removal that fails after the server has left etcd says so, and what helps.
+func TestRemovalBegun(t *testing.T) {
+	p := plantest.K3s(t)
+	p.NodeTimeout = time.Second
+
+	api := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "edge-server-2", Annotations: map[string]string{
+			"etcd.k3s.cattle.io/node-name": "m", "etcd.k3s.cattle.io/removed-node-name": "m",
+		},
+	}})
+	api.PrependReactor("delete", "nodes", func(testcore.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("denied")
+	})
+
+	r := &Removals{clusterOf(p, "10.0.0.11", "")}
+	r.Proxmox = powered{}
+
+	n := &nodeRemoval{
+		Removals: r, leavingNode: leavingNode{name: "edge-server-2", dead: true},
+		kube: kubeapi.Of(api), server: &kubeapi.Server{Member: "m"},
+	}
+	err := n.leave(t.Context())
+	require.EqualError(t, err, "could not delete its node from Kubernetes: denied. It has already left etcd: run "+
+		"'pulumi up' again to complete its removal; to keep the node instead, put it back into the configuration and name "+
+		"it in lifecycle.replace, which recreates it")
+
+	err = rollout.RemovalBegun(errors.New("denied"), true, "etcd", "Kubernetes")
+	require.EqualError(t, err, "denied. It has already left etcd and Kubernetes: run 'pulumi up' again to complete its "+
+		"replacement")
+
+	err = errors.New("denied")
+	assert.Equal(t, err, rollout.RemovalBegun(err, false))
+	require.NoError(t, rollout.RemovalBegun(nil, false, "etcd"))
 }

@@ -238,3 +238,29 @@ func (t *Restarts) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
 
 	return cluster.Kubernetes(ctx, t.ControlPlanes(), c)
 }
+
+// EtcdMembers are the names of the nodes that the first control plane that answers lists as members of etcd. One that
+// has not started yet has no name, so its address tells.
+func (t *Restarts) EtcdMembers(ctx context.Context, _ *kubeapi.Client) ([]string, error) {
+	c, err := t.CurrentCredentials(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	members, err := talosapi.ListEtcdMembers(ctx, t.Peers(talosapi.Target{}, spec.RoleWorker), c)
+	if err != nil {
+		return nil, err
+	}
+
+	var names []string
+
+	for _, n := range t.Plan.ControlPlanes() {
+		if slices.ContainsFunc(members, func(m etcd.Member) bool {
+			return m.Name == n.Name || m.Name == "" && m.Address == t.Addresses.Get(n.Name)
+		}) {
+			names = append(names, n.Name)
+		}
+	}
+
+	return names, nil
+}

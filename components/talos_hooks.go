@@ -108,7 +108,8 @@ func registerTalosHooks(ctx *pulumi.Context, name string, a hookArgs, dir, passp
 	return h, errors.Join(errs...)
 }
 
-// startingCluster notes before etcd is begun that all nodes have yet to join, also those that an earlier run has set up.
+// startingCluster notes before etcd is begun that all nodes have yet to join, also those that an earlier run has set
+// up.
 func (h *talosHooks) startingCluster(begin hookutil.Func) hookutil.Func {
 	return func(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 		for _, n := range h.scope.Plan.Nodes() {

@@ -104,8 +104,8 @@ func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 // errSameSecond says that the cluster has a snapshot of the same second, which is as good.
 var errSameSecond = errors.New("the cluster has a snapshot of this second")
 
-// link gives a snapshot its name. Where a file of another cluster, of an unknown one, or with another origin has it, the
-// snapshot gets the name of the next second that is free.
+// link gives a snapshot its name. Where a file of another cluster, of an unknown one, or with another origin has it,
+// the snapshot gets the name of the next second that is free.
 func (s Store) link(from string, taken *Snapshot, suffix string) error {
 	for {
 		taken.Path = filepath.Join(s.Dir, s.Cluster+"."+taken.Taken.Format(timestamp)+suffix)

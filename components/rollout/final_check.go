@@ -76,6 +76,8 @@ func (f FinalCheck) Run(ctx context.Context) error {
 // still be joining, and those in lifecycle.forceRemove are known to be dead.
 func (f FinalCheck) warnOfMissing(ctx context.Context, kube *kubeapi.Client, nodes []kubeapi.Node) (missing []string) {
 	members, err := f.System.EtcdMembers(ctx, kube)
+	// An empty list is one that is not known.
+	listed := err == nil && len(members) > 0
 
 	for _, n := range f.Plan.Nodes() {
 		if f.Inventory == nil || !f.Inventory.Exists(n) || f.Limiter.isJoining(n.Name) ||
@@ -90,7 +92,7 @@ func (f FinalCheck) warnOfMissing(ctx context.Context, kube *kubeapi.Client, nod
 			f.Warn(n.Name + " is not in Kubernetes, so it runs no pods, and its labels and taints are not set. Bring it " +
 				"back, or, to recreate it, name it in lifecycle.replace, and also in lifecycle.forceRemove if it does not " +
 				"answer; then run 'pulumi up' again")
-		case err == nil && n.Role == spec.RoleControlPlane && !slices.Contains(members, n.Name):
+		case listed && n.Role == spec.RoleControlPlane && !slices.Contains(members, n.Name):
 			f.Warn(n.Name + " is in Kubernetes, but not a member of etcd, which can lose fewer members than planned. To " +
 				"recreate it, name it in lifecycle.replace, then run 'pulumi up' again")
 		}

@@ -133,8 +133,8 @@ func (c *Cluster) checkDisruption(
 	return nil
 }
 
-// checkLeaving says which server that has left the plan is not healthy. It is removed at the end of an update, and counts
-// for the quorum until then.
+// checkLeaving says which server that has left the plan is not healthy. It is removed at the end of an update, and
+// counts for the quorum until then.
 func (c *Cluster) checkLeaving(members []etcd.Member, name string) error {
 	for _, m := range members {
 		if m.Name == name || m.Problem == "" || c.isPlannedServer(m.Name) {

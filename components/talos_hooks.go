@@ -1,6 +1,7 @@
 package components
 
 import (
+	"context"
 	"errors"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -101,11 +102,23 @@ func registerTalosHooks(ctx *pulumi.Context, name string, a hookArgs, dir, passp
 	register(&h.configure, "node-configured", h.operations.Changes.Configure)
 	register(&h.change, "changed", h.operations.Changes.Change, previews)
 	register(&h.remove, "removed", h.operations.Removals.Remove, previews)
-	register(&h.bootstrap, "bootstrapped", h.operations.Bootstrap.Begin)
+	register(&h.bootstrap, "bootstrapped", h.startingCluster(h.operations.Bootstrap.Begin))
 	register(&h.waitReady, "ready", h.operations.Bootstrap.WaitReady)
-	register(&h.beginEmpty, "emptied", h.operations.Bootstrap.BeginEmpty)
+	register(&h.beginEmpty, "emptied", h.startingCluster(h.operations.Bootstrap.BeginEmpty))
 
 	return h, errors.Join(errs...)
+}
+
+// startingCluster notes before etcd is begun that all nodes have yet to join, also those that an earlier run has set
+// up.
+func (h *talosHooks) startingCluster(begin hookutil.Func) hookutil.Func {
+	return func(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+		for _, n := range h.scope.Plan.Nodes() {
+			h.scope.Limiter.AddJoining(n.Name)
+		}
+
+		return begin(ctx, args)
+	}
 }
 
 // learnVersion makes known which Kubernetes the state has a control plane run.

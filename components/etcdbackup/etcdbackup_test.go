@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -426,4 +427,48 @@ func TestCheckCluster(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(NoteOf(file), []byte(`{`), 0o600))
 	require.NoError(t, CheckCluster(file, "a"), "a note that cannot be read")
+}
+
+// TestOrigins: an update does not remove what an operator has taken, nor the other way round. Notes that do not say who
+// took a snapshot are an update's.
+func TestOrigins(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	now := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
+	content := hashed(database(t, 41))
+	take := func(by Origin, after time.Duration) Snapshot {
+		taken, err := Store{Dir: dir, Cluster: "edge", ClusterCA: "a", By: by, Keep: 1}.Take(now.Add(after),
+			func(w io.Writer) error {
+				_, err := w.Write(content)
+
+				return err
+			})
+		require.NoError(t, err)
+
+		return taken
+	}
+
+	old := take("", 0)
+	assert.Equal(t, ByUpdate, old.By)
+
+	note, err := os.ReadFile(NoteOf(old.Path))
+	require.NoError(t, err)
+
+	without := strings.Replace(string(note), `"by": "update",`, "", 1)
+	require.NotEqual(t, string(note), without)
+	require.NoError(t, os.WriteFile(NoteOf(old.Path), []byte(without), 0o600))
+
+	hand := take(ByHand, 0)
+	assert.NotEqual(t, old.Path, hand.Path, "one of the same second with another origin")
+	assert.FileExists(t, old.Path)
+
+	update := take(ByUpdate, time.Hour)
+	assert.NoFileExists(t, old.Path, "its note does not say who took it")
+	assert.FileExists(t, hand.Path)
+
+	later := take(ByHand, 2*time.Hour)
+	assert.NoFileExists(t, hand.Path)
+	assert.FileExists(t, update.Path)
+	assert.FileExists(t, later.Path)
 }

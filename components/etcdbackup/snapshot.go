@@ -3,6 +3,7 @@
 package etcdbackup
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -29,6 +30,8 @@ type Snapshot struct {
 	// ClusterCA is the SHA-256 of the certificate of the Talos API CA of the snapshot's cluster, in hexadecimal digits;
 	// empty: which cluster it is of is unknown.
 	ClusterCA string `json:"clusterCa,omitempty"`
+	// By is what took the snapshot; empty: an update, or a version of the program that did not note it.
+	By Origin `json:"by,omitempty"`
 	// Revision of etcd up to which the file goes.
 	Revision int64 `json:"revision"`
 	// Keys counts the revisions of keys in it.
@@ -40,6 +43,18 @@ type Snapshot struct {
 	// NoteErr is why what was noted of it cannot be read; nil: it was, or there is no note.
 	NoteErr error `json:"-"`
 }
+
+// Origin is what took a snapshot.
+type Origin string
+
+// Origins. Each has its own retention, so that an update does not remove what an operator has taken.
+const (
+	ByUpdate Origin = "update"
+	ByHand   Origin = "hand"
+)
+
+// origin is By, of notes without it, too.
+func (s Snapshot) origin() Origin { return cmp.Or(s.By, ByUpdate) }
 
 // page is what the size of an etcd database is a multiple of. A snapshot has a hash after that.
 const page = 512

@@ -27,7 +27,9 @@ type Store struct {
 	// ClusterCA tells the cluster from others with its name, as in Snapshot. Snapshots of others, and those that do not
 	// say whose they are, are never removed.
 	ClusterCA string
-	// Keep is how many snapshots of the cluster stay when another is taken; 0: all of them.
+	// By is noted of the snapshots that are taken; empty: ByUpdate.
+	By Origin
+	// Keep is how many snapshots of the cluster with the same origin stay when another is taken; 0: all of them.
 	Keep int
 	// Protect are files that are never removed.
 	Protect []string
@@ -69,6 +71,7 @@ func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 
 	err := atomicfile.Write(s.Dir, fill, func(temporary string) error {
 		taken.Taken, taken.ClusterCA = now.UTC().Truncate(time.Second), s.ClusterCA
+		taken.By = cmp.Or(s.By, ByUpdate)
 
 		if s.Recipients == nil {
 			return s.link(temporary, &taken, ".db")
@@ -101,8 +104,8 @@ func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 // errSameSecond says that the cluster has a snapshot of the same second, which is as good.
 var errSameSecond = errors.New("the cluster has a snapshot of this second")
 
-// link gives a snapshot its name. Where a file of another cluster, or of an unknown one, has it, the snapshot gets the
-// name of the next second that is free.
+// link gives a snapshot its name. Where a file of another cluster, of an unknown one, or with another origin has it,
+// the snapshot gets the name of the next second that is free.
 func (s Store) link(from string, taken *Snapshot, suffix string) error {
 	for {
 		taken.Path = filepath.Join(s.Dir, s.Cluster+"."+taken.Taken.Format(timestamp)+suffix)
@@ -112,7 +115,7 @@ func (s Store) link(from string, taken *Snapshot, suffix string) error {
 		}
 
 		existing := Snapshot{Path: taken.Path, Taken: taken.Taken}
-		if err := existing.readNote(); err == nil && s.owns(existing) {
+		if err := existing.readNote(); err == nil && s.retains(existing) {
 			*taken = existing
 
 			return errSameSecond
@@ -124,6 +127,11 @@ func (s Store) link(from string, taken *Snapshot, suffix string) error {
 
 // owns says that a snapshot is known to be of the cluster.
 func (s Store) owns(one Snapshot) bool { return s.ClusterCA != "" && one.ClusterCA == s.ClusterCA }
+
+// retains says that a snapshot is subject to Keep.
+func (s Store) retains(one Snapshot) bool {
+	return s.owns(one) && one.origin() == cmp.Or(s.By, ByUpdate)
+}
 
 // Newest is the newest snapshot that is known to be of the cluster or, without one, the newest of those of its name
 // that do not say whose they are. Without both, its path is empty.
@@ -254,15 +262,15 @@ func Verify(s Snapshot) error {
 	}
 }
 
-// prune removes snapshots that are known to be of the cluster, and no others: clusters of one name may share the
-// directory.
+// prune removes snapshots that are known to be of the cluster and have the same origin, and no others: clusters of one
+// name may share the directory.
 func (s Store) prune() error {
 	all, err := s.List()
 	if err != nil {
 		return err
 	}
 
-	own := slices.DeleteFunc(all, func(one Snapshot) bool { return !s.owns(one) })
+	own := slices.DeleteFunc(all, func(one Snapshot) bool { return !s.retains(one) })
 	if s.Keep == 0 || len(own) <= s.Keep {
 		return nil
 	}

@@ -32,6 +32,8 @@ const (
 type NodeLabels struct {
 	Labels, Annotations map[string]string
 	Taints              []corev1.Taint
+	// Registered are the labels that the node registers with by its own configuration, as it does with all taints.
+	Registered []string
 	// Unknown are labels that the node is to have with a value that is not known now. They stay as they are.
 	Unknown []string
 	// ProviderID names the machine of a node that has no such name yet: it cannot be changed. Empty: none.
@@ -106,8 +108,9 @@ func patchOf(now, after *corev1.Node) ([]byte, error) {
 func (w NodeLabels) apply(n *corev1.Node) LabelChanges {
 	var found LabelChanges
 
-	applyTexts(n, &n.Labels, w.Labels, "labels.", ownedLabels, w.Unknown, &found)
-	applyTexts(n, &n.Annotations, w.Annotations, "annotations.", ownedAnnotations, nil, &found)
+	applyTexts(n, &n.Labels, w.Labels, "labels.", ownedLabels, w.Unknown,
+		slices.Concat(registered(n, ownedLabels, w.Registered), owned(n, talosLabels)), &found)
+	applyTexts(n, &n.Annotations, w.Annotations, "annotations.", ownedAnnotations, nil, nil, &found)
 	w.applyTaints(n, &found)
 
 	id := LabelChange{Path: ProviderID, Before: n.Spec.ProviderID, After: w.ProviderID}
@@ -129,9 +132,20 @@ func (w NodeLabels) apply(n *corev1.Node) LabelChanges {
 	return found
 }
 
-// applyTexts brings all labels or annotations of a node in line, except for unknown ones.
+// registered are the keys that a node may have from its own registration, and that nothing has noted yet: the first
+// change of the node's labels or taints notes them. What is there later, and not noted, others have set.
+func registered(n *corev1.Node, annotation string, keys []string) []string {
+	if len(owned(n, annotation)) > 0 {
+		return nil
+	}
+
+	return keys
+}
+
+// applyTexts brings all labels or annotations of a node in line, except for unknown ones. What is there already as
+// wanted is another's, unless it is noted, or one of the adopted.
 func applyTexts(n *corev1.Node, all *map[string]string, wanted map[string]string, path, annotation string,
-	unknown []string, found *LabelChanges,
+	unknown, adopted []string, found *LabelChanges,
 ) {
 	before := owned(n, annotation)
 
@@ -148,6 +162,10 @@ func applyTexts(n *corev1.Node, all *map[string]string, wanted map[string]string
 		if there && now != wanted[key] && !slices.Contains(before, key) {
 			found.Foreign = append(found.Foreign, change)
 
+			continue
+		}
+
+		if there && !slices.Contains(before, key) && !slices.Contains(adopted, key) {
 			continue
 		}
 
@@ -190,7 +208,12 @@ func (w NodeLabels) applyTaints(n *corev1.Node, found *LabelChanges) {
 		return slices.IndexFunc(all, func(t corev1.Taint) bool { return taintID(t) == id })
 	}
 
-	var ours []string
+	var ours, adopted []string
+	for _, t := range w.Taints {
+		adopted = append(adopted, taintID(t))
+	}
+
+	adopted = registered(n, ownedTaints, adopted)
 
 	for _, t := range w.Taints {
 		id := taintID(t)
@@ -204,6 +227,10 @@ func (w NodeLabels) applyTaints(n *corev1.Node, found *LabelChanges) {
 		if i >= 0 && change.Before != change.After && !slices.Contains(before, id) {
 			found.Foreign = append(found.Foreign, change)
 
+			continue
+		}
+
+		if i >= 0 && !slices.Contains(before, id) && !slices.Contains(adopted, id) {
 			continue
 		}
 

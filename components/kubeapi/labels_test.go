@@ -54,9 +54,36 @@ func TestSetLabels(t *testing.T) {
 		},
 		"there already, from the registration of the node": {
 			labels: labels(""), taints: []corev1.Taint{taint("gpu", "", "NoSchedule")},
-			want:     NodeLabels{Labels: map[string]string{role: ""}, Taints: []corev1.Taint{taint("gpu", "", "NoSchedule")}},
+			want: NodeLabels{
+				Labels: map[string]string{role: ""}, Taints: []corev1.Taint{taint("gpu", "", "NoSchedule")},
+				Registered: []string{role},
+			},
 			labelled: labels(""), tainted: []corev1.Taint{taint("gpu", "", "NoSchedule")},
 			noted: map[string]string{ownedLabels: `["` + role + `"]`, ownedTaints: `["gpu:NoSchedule"]`},
+		},
+		"there already, from Talos": {
+			labels: labels(""), notes: map[string]string{talosLabels: `["` + role + `"]`},
+			want:     NodeLabels{Labels: map[string]string{role: ""}},
+			labelled: labels(""),
+			noted:    map[string]string{ownedLabels: `["` + role + `"]`, talosLabels: `["` + role + `"]`},
+		},
+		"there already, from others": {
+			labels: labels(""), notes: map[string]string{"note": "x"},
+			want:     NodeLabels{Labels: map[string]string{role: ""}, Annotations: map[string]string{"note": "x"}},
+			labelled: labels(""), noted: map[string]string{"note": "x"},
+		},
+		"there already, from others, on a node that has noted what it registered with": {
+			labels: map[string]string{"tier": "db", "theirs": "x"},
+			taints: []corev1.Taint{taint("gpu", "", "NoSchedule"), theirs},
+			notes:  map[string]string{ownedLabels: `["tier"]`, ownedTaints: `["gpu:NoSchedule"]`},
+			want: NodeLabels{
+				Labels:     map[string]string{"tier": "db", "theirs": "x"},
+				Taints:     []corev1.Taint{taint("gpu", "", "NoSchedule"), theirs},
+				Registered: []string{"theirs", "tier"},
+			},
+			labelled: map[string]string{"tier": "db", "theirs": "x"},
+			tainted:  []corev1.Taint{taint("gpu", "", "NoSchedule"), theirs},
+			noted:    map[string]string{ownedLabels: `["tier"]`, ownedTaints: `["gpu:NoSchedule"]`},
 		},
 		"changed": {
 			labels: labels("a"), taints: []corev1.Taint{theirs, taint("gpu", "a", "NoSchedule"), taint("gpu", "a", "NoExecute")},

@@ -33,4 +33,6 @@ type System interface {
 	PreviewRestart(ctx context.Context, n plan.Node) (quorum string)
 	// Kubernetes is that of whatever control plane answers.
 	Kubernetes(ctx context.Context) (*kubeapi.Client, error)
+	// EtcdMembers are the names of the nodes that etcd has members of. The members themselves are not asked.
+	EtcdMembers(ctx context.Context, kube *kubeapi.Client) ([]string, error)
 }

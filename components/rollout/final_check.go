@@ -7,6 +7,7 @@ import (
 
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
 )
 
 // FinalCheck is the last check of a cluster in a run: nodes that were replaced have rejoined, no node stays cordoned
@@ -54,6 +55,8 @@ func (f FinalCheck) Run(ctx context.Context) error {
 		return nil
 	}
 
+	missing := f.warnOfMissing(shortCtx, kube, nodes)
+
 	for _, n := range nodes {
 		planned := slices.ContainsFunc(f.Plan.Nodes(), func(planned plan.Node) bool { return planned.Name == n.Name })
 		if !n.Ours || !planned {
@@ -65,7 +68,37 @@ func (f FinalCheck) Run(ctx context.Context) error {
 		}
 	}
 
-	return f.labeler().set(ctx, kube, nodes)
+	return f.labeler().set(ctx, kube, nodes, missing)
+}
+
+// warnOfMissing warns of planned nodes that are not in Kubernetes, and of control planes that are not in etcd, and
+// returns those that are not in Kubernetes. No step of an update fails for them. Those that were set up in this run may
+// still be joining, and those in lifecycle.forceRemove are known to be dead.
+func (f FinalCheck) warnOfMissing(ctx context.Context, kube *kubeapi.Client, nodes []kubeapi.Node) (missing []string) {
+	members, err := f.System.EtcdMembers(ctx, kube)
+	// An empty list is one that is not known.
+	listed := err == nil && len(members) > 0
+
+	for _, n := range f.Plan.Nodes() {
+		if f.Inventory == nil || !f.Inventory.Exists(n) || f.Limiter.isJoining(n.Name) ||
+			slices.Contains(f.Plan.ForceRemove, n.Name) {
+			continue
+		}
+
+		switch {
+		case !slices.ContainsFunc(nodes, func(found kubeapi.Node) bool { return found.Name == n.Name }):
+			missing = append(missing, n.Name)
+
+			f.Warn(n.Name + " is not in Kubernetes, so it runs no pods, and its labels and taints are not set. Bring it " +
+				"back, or, to recreate it, name it in lifecycle.replace, and also in lifecycle.forceRemove if it does not " +
+				"answer; then run 'pulumi up' again")
+		case listed && n.Role == spec.RoleControlPlane && !slices.Contains(members, n.Name):
+			f.Warn(n.Name + " is in Kubernetes, but not a member of etcd, which can lose fewer members than planned. To " +
+				"recreate it, name it in lifecycle.replace, then run 'pulumi up' again")
+		}
+	}
+
+	return missing
 }
 
 func (f FinalCheck) labeler() labeler { return labeler{f.Scope, f.System} }

@@ -19,11 +19,19 @@ import (
 )
 
 // system is one whose Kubernetes does not answer where there is none.
-type system struct{ kube *kubeapi.Client }
+type system struct {
+	kube *kubeapi.Client
+	// members of etcd.
+	members []string
+}
 
 func (system) Restart(plan.Node) Cluster { return nil }
 
 func (system) PreviewRestart(context.Context, plan.Node) string { return "" }
+
+func (s system) EtcdMembers(context.Context, *kubeapi.Client) ([]string, error) {
+	return s.members, nil
+}
 
 func (s system) Kubernetes(context.Context) (*kubeapi.Client, error) {
 	if s.kube == nil {
@@ -98,7 +106,7 @@ func TestFinalCheck(t *testing.T) {
 	of := func(dry bool, kube *kubeapi.Client) FinalCheck {
 		return FinalCheck{Scope{
 			Program: Program{DryRun: dry, Progress: silent, Warn: silent}, Plan: p, Limiter: NewLimiter(1),
-		}, system{kube}}
+		}, system{kube: kube}}
 	}
 
 	t.Run("cordoned nodes", func(t *testing.T) {
@@ -137,4 +145,43 @@ func TestFinalCheck(t *testing.T) {
 		require.NoError(t, of(true, kube).Run(t.Context()))
 		assert.Equal(t, []string{"a"}, closed(), "a preview changes nothing")
 	})
+}
+
+// TestFinalCheckOfMissingNodes: nodes that are not in Kubernetes or etcd although they were there when the run began
+// are pointed out, each once.
+func TestFinalCheckOfMissingNodes(t *testing.T) {
+	kube, _ := kubernetesWith(t, map[string]string{"c-1": "", "c-2": "", "c-3": ""})
+
+	var warned []string
+
+	p := &plan.Plan{
+		ReadyTimeout: time.Millisecond, SettleTimeout: time.Minute, ForceRemove: []string{"dead"},
+		Pools: []plan.PlannedPool{{}},
+	}
+	inventory := vms{}
+
+	for i, name := range []string{"c-1", "c-2", "c-3", "lost", "dead", "joining", "new"} {
+		n := plan.Node{Name: name, VMID: i + 1, Role: spec.RoleWorker}
+		if name[0] == 'c' {
+			n.Role = spec.RoleControlPlane
+		}
+
+		p.Pools[0].Nodes = append(p.Pools[0].Nodes, n)
+		inventory[n.VMID] = name != "new"
+	}
+
+	check := FinalCheck{Scope{
+		Program: Program{Progress: silent, Warn: func(text string) { warned = append(warned, text) }}, Plan: p,
+		Limiter: NewLimiter(1), Inventory: inventory,
+	}, system{kube: kube, members: []string{"c-1", "c-2"}}}
+	check.Limiter.AddJoining("joining")
+
+	require.NoError(t, check.Run(t.Context()))
+	assert.Equal(t, []string{
+		"c-3 is in Kubernetes, but not a member of etcd, which can lose fewer members than planned. To recreate it, name " +
+			"it in lifecycle.replace, then run 'pulumi up' again",
+		"lost is not in Kubernetes, so it runs no pods, and its labels and taints are not set. Bring it back, or, to " +
+			"recreate it, name it in lifecycle.replace, and also in lifecycle.forceRemove if it does not answer; then run " +
+			"'pulumi up' again",
+	}, warned)
 }

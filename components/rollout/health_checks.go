@@ -29,26 +29,43 @@ func WaitHealthy(ctx context.Context, p *plan.Plan, progress wait.Reporter, what
 	})
 }
 
-// CheckWorkers checks that one more worker may be unavailable, by what Kubernetes says of the others.
+// CheckWorkers checks that one more worker may be unavailable, by what Kubernetes says of the others. One that an
+// operator has cordoned takes no pods either. What this program has cordoned is the limiter's business.
 func CheckWorkers(p *plan.Plan, nodes []kubeapi.Node, name string) error {
-	ready := map[string]bool{}
-	for _, n := range nodes {
-		ready[n.Name] = n.Ready
-	}
-
-	var unavailable []string
+	var notReady, cordoned []string
 
 	for _, n := range p.Nodes() {
-		if isReady, known := ready[n.Name]; n.Role != spec.RoleControlPlane && n.Name != name && known && !isReady {
-			unavailable = append(unavailable, n.Name)
+		i := slices.IndexFunc(nodes, func(found kubeapi.Node) bool { return found.Name == n.Name })
+
+		switch {
+		case n.Role == spec.RoleControlPlane || n.Name == name || i < 0:
+		case !nodes[i].Ready:
+			notReady = append(notReady, n.Name)
+		case nodes[i].Cordoned && !nodes[i].Ours:
+			cordoned = append(cordoned, n.Name)
 		}
 	}
 
-	if len(unavailable) < p.MaxUnavailable {
+	if len(notReady)+len(cordoned) < p.MaxUnavailable {
 		return nil
 	}
 
-	return fmt.Errorf("%d of the workers may be unavailable (lifecycle.upgrade.maxUnavailable), and these are not "+
-		"ready: %s",
-		p.MaxUnavailable, strings.Join(slices.Sorted(slices.Values(unavailable)), ", "))
+	return fmt.Errorf("%d of the workers may be unavailable (lifecycle.upgrade.maxUnavailable), and %s",
+		p.MaxUnavailable, unavailableText(notReady, cordoned))
+}
+
+// unavailableText names workers that are not ready, and those that an operator has cordoned.
+func unavailableText(notReady, cordoned []string) string {
+	var texts []string
+
+	if len(notReady) > 0 {
+		texts = append(texts, "these are not ready: "+strings.Join(slices.Sorted(slices.Values(notReady)), ", "))
+	}
+
+	if len(cordoned) > 0 {
+		texts = append(texts, "these are cordoned: "+strings.Join(slices.Sorted(slices.Values(cordoned)), ", ")+
+			" (not by this program: uncordon them with kubectl, or raise the limit)")
+	}
+
+	return strings.Join(texts, ", and ")
 }

@@ -28,4 +28,22 @@ func TestCheckWorkers(t *testing.T) {
 	nodes[4].Ready = false
 	require.EqualError(t, CheckWorkers(p, nodes, "w1"),
 		"2 of the workers may be unavailable (lifecycle.upgrade.maxUnavailable), and these are not ready: w2, w3")
+
+	// One that an operator has cordoned takes no pods. The node itself may be cordoned, and one that this program has
+	// cordoned is counted by the limiter.
+	nodes[3] = kubeapi.Node{Name: "w2", Ready: true, Cordoned: true}
+	require.EqualError(t, CheckWorkers(p, nodes, "w1"), "2 of the workers may be unavailable "+
+		"(lifecycle.upgrade.maxUnavailable), and these are not ready: w3, and these are cordoned: w2 (not by this program: "+
+		"uncordon them with kubectl, or raise the limit)")
+
+	nodes[2].Ready = true
+	require.NoError(t, CheckWorkers(p, nodes, "w2"))
+
+	nodes[4] = kubeapi.Node{Name: "w3", Ready: true, Cordoned: true}
+	require.EqualError(t, CheckWorkers(p, nodes, "w1"), "2 of the workers may be unavailable "+
+		"(lifecycle.upgrade.maxUnavailable), and these are cordoned: w2, w3 (not by this program: uncordon them with "+
+		"kubectl, or raise the limit)")
+
+	nodes[4].Ours = true
+	require.NoError(t, CheckWorkers(p, nodes, "w1"))
 }

@@ -64,7 +64,10 @@ func (l labeler) wantedLabels(n plan.Node, host string) kubeapi.NodeLabels {
 
 	switch {
 	case l.Plan.Distribution == spec.DistributionK3s:
-		want = kubeapi.NodeLabels{Labels: n.Labels, Taints: n.TaintList(), Annotations: n.Annotations}
+		want = kubeapi.NodeLabels{
+			Labels: n.Labels, Taints: n.TaintList(), Annotations: n.Annotations,
+			Registered: slices.Sorted(maps.Keys(n.OwnLabels())),
+		}
 	case n.Role == spec.RoleWorker:
 		want = kubeapi.NodeLabels{
 			Labels: n.RestrictedLabels(), Taints: n.TaintList(), Restricted: plan.RestrictedLabel,
@@ -121,9 +124,14 @@ type nodeToLabel struct {
 	registered bool
 }
 
-// set brings the labels and taints of all nodes in line. New nodes are waited for.
-func (l labeler) set(ctx context.Context, kube *kubeapi.Client, registered []kubeapi.Node) error {
+// set brings the labels and taints of all nodes in line. New nodes are waited for, and those that are known to be
+// missing are left out.
+func (l labeler) set(ctx context.Context, kube *kubeapi.Client, registered []kubeapi.Node, missing []string) error {
 	for _, n := range l.nodesToLabel(ctx, registered) {
+		if slices.Contains(missing, n.Name) {
+			continue
+		}
+
 		if !n.registered && l.Inventory.Exists(n.Node) {
 			l.Warn(n.Name + " is not in Kubernetes, so its labels and taints are not set; run 'pulumi up' when it is")
 

@@ -85,7 +85,9 @@ func TestLabels(t *testing.T) {
 			distribution: spec.DistributionTalos, names: []string{"control"}, inventory: vms{1: true, 2: true},
 			labels: map[string]map[string]string{"control": nil},
 			warned: []string{
-				"worker is not in Kubernetes, so its labels and taints are not set; run 'pulumi up' when it is",
+				"worker is not in Kubernetes, so it runs no pods, and its labels and taints are not set. Bring it back, or, " +
+					"to recreate it, name it in lifecycle.replace, and also in lifecycle.forceRemove if it does not answer; then " +
+					"run 'pulumi up' again",
 			},
 		},
 		"a new node that does not join": {
@@ -130,7 +132,7 @@ func TestLabels(t *testing.T) {
 					Pools: []plan.PlannedPool{{Nodes: []plan.Node{control, worker}}},
 				},
 				Limiter: NewLimiter(1), Inventory: c.inventory,
-			}, system{kubeapi.Of(api)}}
+			}, system{kube: kubeapi.Of(api), members: []string{"control"}}}
 
 			check.DryRun = true
 			require.NoError(t, check.Run(t.Context()))
@@ -173,15 +175,17 @@ func TestUnknownHost(t *testing.T) {
 	n := plan.Node{Name: "worker", VMID: 2, Role: spec.RoleWorker, Labels: map[string]string{"tier": "db"}}
 
 	assert.Equal(t, kubeapi.NodeLabels{
-		Labels:  map[string]string{"tier": "db", corev1.LabelTopologyRegion: "lan"},
-		Taints:  n.TaintList(),
-		Unknown: []string{corev1.LabelTopologyZone},
+		Labels:     map[string]string{"tier": "db", corev1.LabelTopologyRegion: "lan"},
+		Taints:     n.TaintList(),
+		Registered: []string{"tier"},
+		Unknown:    []string{corev1.LabelTopologyZone},
 	}, l.wantedLabels(n, ""))
 
 	assert.Equal(t, kubeapi.NodeLabels{
 		Labels: map[string]string{
 			"tier": "db", corev1.LabelTopologyRegion: "lan", corev1.LabelTopologyZone: "pve",
 		},
-		Taints: n.TaintList(),
+		Taints:     n.TaintList(),
+		Registered: []string{"tier"},
 	}, l.wantedLabels(n, "pve"))
 }

@@ -25,6 +25,8 @@ type Limiter struct {
 	failed string
 	// replaced are nodes whose new machines are not known to have rejoined, in the order in which they left.
 	replaced []replacedNode
+	// joining are nodes that were set up in this run, and may not have joined yet.
+	joining []string
 	// changed is closed when any of this changes.
 	changed chan struct{}
 }
@@ -138,6 +140,22 @@ func (l *Limiter) AddReplaced(name string, role spec.Role, checkRejoined func(co
 	defer l.mu.Unlock()
 
 	l.replaced = append(l.replaced, replacedNode{name, role, checkRejoined})
+}
+
+// AddJoining notes that a node was set up in this run.
+func (l *Limiter) AddJoining(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.joining = append(l.joining, name)
+}
+
+// isJoining says whether a node was set up in this run.
+func (l *Limiter) isJoining(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	return slices.Contains(l.joining, name)
 }
 
 // waitUntilFewReplaced waits until not too many of a role are being replaced besides those that are admitted.

@@ -65,6 +65,22 @@ func SuggestForce(failed error) error {
 		"%w; if the node is broken, name it in lifecycle.forceRemove to remove it without this step", failed)
 }
 
+// RemovalBegun adds to why a removal has failed what the node has left already, and what helps: none of it is taken
+// back.
+func RemovalBegun(failed error, planned bool, left ...string) error {
+	if failed == nil || len(left) == 0 {
+		return failed
+	}
+
+	advice := "run 'pulumi up' again to complete its removal; to keep the node instead, put it back into the " +
+		"configuration and name it in lifecycle.replace, which recreates it"
+	if planned {
+		advice = "run 'pulumi up' again to complete its replacement"
+	}
+
+	return fmt.Errorf("%w. It has already left %s: %s", failed, strings.Join(left, " and "), advice)
+}
+
 // CheckNode compares the machine that Kubernetes has a node on with those that the state has had for it, by SMBIOS
 // UUID; an empty one says nothing. A node that is ready on another machine belongs to a newer copy of the state. One
 // that is not ready may be left of a machine that was recreated and has not joined: that is vmidentity.ErrUnknown.

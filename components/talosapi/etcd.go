@@ -26,6 +26,24 @@ var ErrNoEtcd = errors.New("etcd does not answer")
 // EtcdMembers are the members of etcd as the first of the control planes lists them that answers, and how each member
 // is by its own word.
 func EtcdMembers(ctx context.Context, controlPlanes []Target, c Credentials) ([]etcd.Member, error) {
+	members, err := ListEtcdMembers(ctx, controlPlanes, c)
+	if err != nil {
+		return nil, err
+	}
+
+	var asked sync.WaitGroup
+	for i := range members {
+		asked.Go(func() { members[i].Problem = memberProblem(ctx, members[i], c) })
+	}
+
+	asked.Wait()
+
+	return members, nil
+}
+
+// ListEtcdMembers are the members of etcd as the first of the control planes lists them that answers. The members are
+// not asked.
+func ListEtcdMembers(ctx context.Context, controlPlanes []Target, c Credentials) ([]etcd.Member, error) {
 	var messages []string
 
 	for _, t := range controlPlanes {
@@ -35,13 +53,6 @@ func EtcdMembers(ctx context.Context, controlPlanes []Target, c Credentials) ([]
 
 			continue
 		}
-
-		var asked sync.WaitGroup
-		for i := range members {
-			asked.Go(func() { members[i].Problem = memberProblem(ctx, members[i], c) })
-		}
-
-		asked.Wait()
 
 		return members, nil
 	}

@@ -102,8 +102,8 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 
 			store := etcdbackup.Store{
 				Dir: filepath.Join(o.project, *dir), Cluster: talosconfig.Context, ClusterCA: ca, Keep: keep, Protect: protect,
-				Recipients: recipients,
-				Warn:       func(message string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", message) },
+				Recipients: recipients, By: etcdbackup.ByHand,
+				Warn: func(message string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", message) },
 			}
 
 			s, err := store.Take(time.Now(), func(w io.Writer) error { return fromAny(c.Context(), administrator, bound, w) })
@@ -128,8 +128,8 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().IntVar(&keep, "keep", 0, "remove the oldest snapshots that are known to be of the cluster beyond this "+
-		"number; 0 removes none")
+	c.Flags().IntVar(&keep, "keep", 0, "remove the oldest snapshots that this command has taken of the cluster beyond "+
+		"this number; 0 removes none")
 	c.Flags().DurationVar(&bound, "timeout", 15*time.Minute, "how long it may take to be sent")
 	c.Flags().StringVar(&path, "talosconfig", "", "an administrator's talosconfig; the stack's output when left out")
 	c.Flags().StringVar(&to, "to", "", "a bucket that gets a copy, s3://bucket/prefix?region=eu-central-1")

@@ -71,6 +71,9 @@ func (c *Cluster) checkStatus(ctx context.Context, n plan.Node, e impact.Effect)
 
 	status.answered = true
 
+	// A hook may run before the addresses of the other servers are known.
+	c.discovery.Locate(ctx, c.Plan.ControlPlanes(), c.Addresses)
+
 	nodes, err := kube.Nodes(ctx)
 	if err != nil {
 		return status, err
@@ -80,25 +83,30 @@ func (c *Cluster) checkStatus(ctx context.Context, n plan.Node, e impact.Effect)
 		status.Node, status.registered = nodes[i], true
 	}
 
-	return status, c.checkDisruption(ctx, nodes, status, n, e)
+	return status, c.checkDisruption(ctx, kube, nodes, status, n, e)
 }
 
 // checkDisruption says why the cluster cannot do without the node now. For an upgrade, servers count that are planned
 // and that Kubernetes does not know.
 func (c *Cluster) checkDisruption(
-	ctx context.Context, nodes []kubeapi.Node, status nodeStatus, n plan.Node, e impact.Effect,
+	ctx context.Context, kube *kubeapi.Client, nodes []kubeapi.Node, status nodeStatus, n plan.Node, e impact.Effect,
 ) error {
 	if n.Role != spec.RoleControlPlane {
 		return rollout.CheckWorkers(c.Plan, nodes, n.Name)
 	}
 
-	members := c.plannedMembers(ctx, nodes)
+	members, err := c.votingServers(ctx, kube, nodes)
+	if err != nil {
+		return err
+	}
 
 	if status.registered && !status.Ready {
-		if err := etcd.CanStop(members, n.Name); err != nil {
-			return err
-		}
-	} else if err := etcd.CheckDisruption(members, n.Name, impact.EffectReboot); err != nil {
+		err = etcd.CanStop(members, n.Name)
+	} else if err = c.checkLeaving(members, n.Name); err == nil {
+		err = etcd.CheckDisruption(members, n.Name, impact.EffectReboot)
+	}
+
+	if err != nil {
 		return err
 	}
 
@@ -119,6 +127,24 @@ func (c *Cluster) checkDisruption(
 		return spec.Blocked(
 			fmt.Sprintf("etcd needs %d other servers that are ready, and %d are", need, ready),
 			"repair the others first, then run 'pulumi up' again",
+		)
+	}
+
+	return nil
+}
+
+// checkLeaving says which server that has left the plan is not healthy. It is removed at the end of an update, and
+// counts for the quorum until then.
+func (c *Cluster) checkLeaving(members []etcd.Member, name string) error {
+	for _, m := range members {
+		if m.Name == name || m.Problem == "" || c.isPlannedServer(m.Name) {
+			continue
+		}
+
+		return spec.Blocked(
+			fmt.Sprintf("%s is no longer in the plan, but still a member of etcd, and not healthy (%s)", m, m.Problem),
+			"remove it in an update of its own: take back what else is changed, run 'pulumi up', then make the other "+
+				"changes again",
 		)
 	}
 

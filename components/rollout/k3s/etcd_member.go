@@ -11,8 +11,8 @@ import (
 	"talos-proxmox/components/plan"
 )
 
-// etcdMembers are those of etcd, as Kubernetes knows them.
-func (r *Removals) etcdMembers(ctx context.Context, kube *kubeapi.Client) ([]etcd.Member, error) {
+// etcdMembers are those of etcd, as Kubernetes knows them: those of servers, too, that the plan has no longer.
+func (c *Cluster) etcdMembers(ctx context.Context, kube *kubeapi.Client) ([]etcd.Member, error) {
 	servers, err := kube.Servers(ctx)
 	if err != nil {
 		return nil, err
@@ -33,8 +33,11 @@ func (r *Removals) etcdMembers(ctx context.Context, kube *kubeapi.Client) ([]etc
 
 		m := etcd.Member{Name: n.Name, Learner: s.Learner}
 
-		if m.Problem = "its VM is shut down for the removal"; !s.Leaving {
-			m.Problem = r.serverProblem(ctx, n)
+		// What Kubernetes says of one that was shut down is old. A planned one may have been started since.
+		if s.Leaving && !c.isPlannedServer(n.Name) {
+			m.Problem = shutDownProblem
+		} else if m.Problem = c.serverProblem(ctx, n); s.Leaving && m.Problem != "" {
+			m.Problem = shutDownProblem
 		}
 
 		members = append(members, m)
@@ -42,6 +45,9 @@ func (r *Removals) etcdMembers(ctx context.Context, kube *kubeapi.Client) ([]etc
 
 	return members, nil
 }
+
+// shutDownProblem is what is wrong with a server whose removal was begun.
+const shutDownProblem = "its VM is shut down for the removal"
 
 // memberRemoval is what leaves etcd: the node, all servers that the plan does not have, and those whose machines are
 // gone.
@@ -96,7 +102,8 @@ func (n *nodeRemoval) removeEtcdMember(ctx context.Context) error {
 	n.Progress(n.name + " leaves etcd")
 
 	if err := n.kube.RemoveMember(ctx, n.name, n.Plan.NodeTimeout, n.Progress); err != nil {
-		return fmt.Errorf("etcd did not remove its member: %w", err)
+		return fmt.Errorf("etcd did not remove its member: %w. Its VM is off already: run 'pulumi up' again to complete "+
+			"its removal", err)
 	}
 
 	return nil

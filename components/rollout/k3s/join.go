@@ -24,6 +24,8 @@ func (c *Cluster) WaitJoined(ctx context.Context, args *pulumi.ResourceHookArgs)
 		return err
 	}
 
+	c.Limiter.AddJoining(n.Name)
+
 	j := &joinCheck{Cluster: c, node: n}
 	if err := j.wait(ctx, c.Plan.ReadyTimeout); err != nil {
 		return fmt.Errorf("%s has not joined: %w", n.Name, err)

@@ -105,19 +105,26 @@ func (*nodeRemoval) WaitRejoined(context.Context) error { return nil }
 
 // leave takes the node out of etcd and of Kubernetes.
 func (n *nodeRemoval) leave(ctx context.Context) error {
+	var left []string
+
 	if n.server != nil {
 		if err := n.removeEtcdMember(ctx); err != nil {
 			return err
 		}
+
+		left = append(left, "etcd")
 	}
 
 	if err := n.kube.DeleteNode(ctx, n.name, n.checkNode(ctx)); err != nil {
 		err = fmt.Errorf("could not delete its node from Kubernetes: %w", err)
 
-		return errors.Join(err, n.kube.Uncordon(context.WithoutCancel(ctx), n.name))
+		return errors.Join(rollout.RemovalBegun(err, n.planned != nil, left...),
+			n.kube.Uncordon(context.WithoutCancel(ctx), n.name))
 	}
 
-	return n.kube.WaitForgotten(ctx, n.name, n.Plan.NodeTimeout, n.Progress)
+	err := n.kube.WaitForgotten(ctx, n.name, n.Plan.NodeTimeout, n.Progress)
+
+	return rollout.RemovalBegun(err, n.planned != nil, left...)
 }
 
 // waitReady finds out whether the node is ready in Kubernetes, and exists there at all. One that K3s is restarted on

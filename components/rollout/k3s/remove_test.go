@@ -1,6 +1,7 @@
 package k3s
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -12,6 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	testcore "k8s.io/client-go/testing"
 
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/k3sconfig"
@@ -250,10 +254,110 @@ func TestCheckDisruption(t *testing.T) {
 	require.ErrorContains(t, server.CheckDisruption(t.Context(), impact.EffectUpgrade),
 		"the etcd member edge-agent-1 is not healthy (it is not ready in Kubernetes)")
 	require.NoError(t, e.kubelet.Report(t.Context(), true, ""))
+	require.ErrorContains(t, server.CheckDisruption(t.Context(), impact.EffectUpgrade), "the etcd member edge-agent-1 is "+
+		"not healthy (its address is not known, because its guest agent does not report it)")
+	e.Addresses.Set("edge-agent-1", e.Addresses.Get("edge-server-1"))
 	require.EqualError(t, server.CheckDisruption(t.Context(), impact.EffectUpgrade),
 		"gave up after 300ms, waiting for the cluster to tolerate the outage of edge-server-1: etcd needs 2 other "+
 			"servers that are "+
 			"ready, and 1 are; repair the others first, then run 'pulumi up' again")
 	require.NoError(t, server.CheckDisruption(t.Context(), impact.EffectReboot),
 		"servers that have yet to join do not count")
+}
+
+// TestCheckDisruptionWhileServersLeave: a server that has left the plan is removed at the end of an update. Until then
+// etcd counts it.
+func TestCheckDisruptionWhileServersLeave(t *testing.T) {
+	p := plantest.K3s(t)
+	p.NodeTimeout, p.SettleTimeout = time.Second, time.Millisecond
+	p.Pools[0].Nodes = nil
+
+	api := fake.NewClientset()
+	kube := kubeapi.Of(api)
+	c := clusterOf(p, "10.0.0.11", "of an administrator")
+	c.connect = func([]byte, string) (*kubeapi.Client, error) { return kube, nil }
+
+	server := func(name string, ready corev1.ConditionStatus, annotations map[string]string) *corev1.Node {
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, Labels: map[string]string{"node-role.kubernetes.io/etcd": "true"}, Annotations: annotations,
+			},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+		}
+	}
+	member := map[string]string{"etcd.k3s.cattle.io/node-name": "m"}
+
+	for _, name := range []string{"edge-server-1", "edge-server-2", "edge-server-3"} {
+		p.Pools[0].Nodes = append(p.Pools[0].Nodes, plan.Node{Name: name, Role: spec.RoleControlPlane})
+		c.Addresses.Set(name, "10.0.0.11")
+
+		_, err := api.CoreV1().Nodes().Create(t.Context(), server(name, corev1.ConditionTrue, member), metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+
+	check := func() error {
+		_, err := c.checkStatus(t.Context(), p.Nodes()[0], impact.EffectUpgrade)
+
+		return err
+	}
+	require.NoError(t, check())
+
+	dead := server("edge-server-4", corev1.ConditionUnknown, member)
+	_, err := api.CoreV1().Nodes().Create(t.Context(), dead, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.EqualError(t, check(), "edge-server-4 is no longer in the plan, but still a member of etcd, and not healthy "+
+		"(it is not ready in Kubernetes); remove it in an update of its own: take back what else is changed, run "+
+		"'pulumi up', then make the other changes again")
+
+	for name, annotations := range map[string]map[string]string{
+		"its member was removed": {
+			"etcd.k3s.cattle.io/node-name": "m", "etcd.k3s.cattle.io/removed-node-name": "m",
+		},
+		"it never had one": nil,
+	} {
+		_, err = api.CoreV1().Nodes().Update(t.Context(), server("edge-server-4", corev1.ConditionUnknown, annotations),
+			metav1.UpdateOptions{})
+		require.NoError(t, err)
+		require.NoError(t, check(), name)
+	}
+
+	_, err = api.CoreV1().Nodes().Update(t.Context(), server("edge-server-4", corev1.ConditionTrue, member),
+		metav1.UpdateOptions{})
+	require.NoError(t, err)
+	require.NoError(t, check(), "Kubernetes says that it is healthy")
+}
+
+// TestRemovalBegun: a removal that fails after the server has left etcd says so, and what helps.
+func TestRemovalBegun(t *testing.T) {
+	p := plantest.K3s(t)
+	p.NodeTimeout = time.Second
+
+	api := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "edge-server-2", Annotations: map[string]string{
+			"etcd.k3s.cattle.io/node-name": "m", "etcd.k3s.cattle.io/removed-node-name": "m",
+		},
+	}})
+	api.PrependReactor("delete", "nodes", func(testcore.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("denied")
+	})
+
+	r := &Removals{clusterOf(p, "10.0.0.11", "")}
+	r.Proxmox = powered{}
+
+	n := &nodeRemoval{
+		Removals: r, leavingNode: leavingNode{name: "edge-server-2", dead: true},
+		kube: kubeapi.Of(api), server: &kubeapi.Server{Member: "m"},
+	}
+	err := n.leave(t.Context())
+	require.EqualError(t, err, "could not delete its node from Kubernetes: denied. It has already left etcd: run "+
+		"'pulumi up' again to complete its removal; to keep the node instead, put it back into the configuration and name "+
+		"it in lifecycle.replace, which recreates it")
+
+	err = rollout.RemovalBegun(errors.New("denied"), true, "etcd", "Kubernetes")
+	require.EqualError(t, err, "denied. It has already left etcd and Kubernetes: run 'pulumi up' again to complete its "+
+		"replacement")
+
+	err = errors.New("denied")
+	assert.Equal(t, err, rollout.RemovalBegun(err, false))
+	require.NoError(t, rollout.RemovalBegun(nil, false, "etcd"))
 }

@@ -190,3 +190,11 @@ func (c *Cluster) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
 
 	return c.kubernetesAskingLast(ctx, "")
 }
+
+// EtcdMembers are the names of the nodes that K3s has noted a member of etcd of.
+func (c *Cluster) EtcdMembers(ctx context.Context, kube *kubeapi.Client) ([]string, error) {
+	servers, err := kube.Servers(ctx)
+	maps.DeleteFunc(servers, func(_ string, s kubeapi.Server) bool { return s.Member == "" })
+
+	return slices.Sorted(maps.Keys(servers)), err
+}

@@ -99,33 +99,46 @@ func (c *Cluster) SetUpOn(ctx context.Context, n plan.Node) (string, error) {
 	return node.Machine, err
 }
 
-// plannedMembers are the servers that Kubernetes knows as members of etcd.
-func (c *Cluster) plannedMembers(ctx context.Context, nodes []kubeapi.Node) []etcd.Member {
-	var members []etcd.Member
+// votingServers are the members of etcd, and the planned servers that Kubernetes knows and K3s has noted no member of
+// yet. Servers that have left the plan count for the quorum until they are removed.
+func (c *Cluster) votingServers(
+	ctx context.Context, kube *kubeapi.Client, nodes []kubeapi.Node,
+) ([]etcd.Member, error) {
+	members, err := c.etcdMembers(ctx, kube)
+	if err != nil {
+		return nil, err
+	}
 
-	for _, server := range c.Plan.ControlPlanes() {
-		i := slices.IndexFunc(nodes, func(n kubeapi.Node) bool { return n.Name == server.Name })
-		if i >= 0 {
-			ask, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
-			members = append(members, etcd.Member{Name: server.Name, Problem: c.serverProblem(ask, nodes[i])})
-
-			cancel()
+	for _, n := range nodes {
+		listed := slices.ContainsFunc(members, func(m etcd.Member) bool { return m.Name == n.Name })
+		if !listed && c.isPlannedServer(n.Name) {
+			members = append(members, etcd.Member{Name: n.Name, Problem: c.serverProblem(ctx, n)})
 		}
 	}
 
-	return members
+	return members, nil
+}
+
+// isPlannedServer says whether the plan has a server of the name.
+func (c *Cluster) isPlannedServer(name string) bool {
+	return slices.ContainsFunc(c.Plan.ControlPlanes(), func(n plan.Node) bool { return n.Name == name })
 }
 
 // serverProblem is why a server is not healthy; empty: it is. What Kubernetes says of a node is old by up to a minute,
-// so the server's own API server is asked, which has its answer from its own member of etcd. One whose address is not
-// known cannot be asked.
+// so the server's own API server is asked, which has its answer from its own member of etcd. Of one that has left the
+// plan no address is known, so Kubernetes is believed.
 func (c *Cluster) serverProblem(ctx context.Context, server kubeapi.Node) string {
-	switch {
+	switch known := c.Addresses.Get(server.Name) != ""; {
 	case !server.Ready:
 		return "it is not ready in Kubernetes"
-	case c.Addresses.Get(server.Name) == "":
+	case !known && c.isPlannedServer(server.Name):
+		return "its address is not known, because its guest agent does not report it"
+	case !known:
 		return ""
 	}
+
+	ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
+	defer cancel()
 
 	kube, err := c.kubernetesOf(ctx, server.Name)
 	if err == nil {

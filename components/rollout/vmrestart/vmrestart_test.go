@@ -116,6 +116,8 @@ func (g *guests) PreviewRestart(_ context.Context, n plan.Node) string {
 	return "2 of 3, 2 needed"
 }
 
+func (*guests) EtcdMembers(context.Context, *kubeapi.Client) ([]string, error) { return nil, nil }
+
 func (g *guests) Kubernetes(context.Context) (*kubeapi.Client, error) {
 	if g.kube == nil {
 		return nil, errors.New("no Kubernetes API answers")

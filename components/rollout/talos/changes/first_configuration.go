@@ -115,6 +115,8 @@ func (r *Changes) Configure(ctx context.Context, args *pulumi.ResourceHookArgs) 
 		return err
 	}
 
+	r.Limiter.AddJoining(c.Name)
+
 	data, err := c.wanted.Bytes()
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/impact"
@@ -116,13 +117,16 @@ func (t *Restarts) readNode(ctx context.Context, n plan.Node) (c nodeChange, err
 }
 
 // inCluster says whether the node is one of a cluster: the cluster has been started, and the node has its
-// configuration. One without an address may have a guest agent that does not answer: then the cluster tells.
+// configuration. Another machine in maintenance mode at its address says nothing of it. One without an address may have
+// a guest agent that does not answer: then the cluster tells.
 func (t *Restarts) inCluster(ctx context.Context, c nodeChange) bool {
 	others := cluster.Without(t.peersOf(c), c.Target)
 
 	switch {
+	case c.Address != "" && !talosapi.Unconfigured(ctx, c.Target):
+		return talosapi.Founded(ctx, t.peersOf(c), c.credentials)
 	case c.Address != "":
-		return !talosapi.Unconfigured(ctx, c.Target) && talosapi.Founded(ctx, t.peersOf(c), c.credentials)
+		return !isUnconfigured(ctx, c) && talosapi.Founded(ctx, others, c.credentials)
 	case !talosapi.Founded(ctx, others, c.credentials):
 		return false
 	}
@@ -140,6 +144,20 @@ func (t *Restarts) inCluster(ctx context.Context, c nodeChange) bool {
 	members, err := talosapi.EtcdMembers(ctx, others, c.credentials)
 
 	return err != nil || slices.ContainsFunc(members, func(m etcd.Member) bool { return m.Name == c.Name })
+}
+
+// isUnconfigured says whether the machine in maintenance mode at the address of a node is the node's VM.
+func isUnconfigured(ctx context.Context, c nodeChange) bool {
+	ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
+	defer cancel()
+
+	machine, err := talosapi.ConnectMaintenance(ctx, c.Target)
+	if err != nil {
+		return false
+	}
+	defer machine.Close()
+
+	return strings.EqualFold(machine.UUID, c.UUID)
 }
 
 // SetUpOn is the SMBIOS UUID of the machine that has the configuration of a node: it shows it to the credentials of the
@@ -219,4 +237,30 @@ func (t *Restarts) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
 	}
 
 	return cluster.Kubernetes(ctx, t.ControlPlanes(), c)
+}
+
+// EtcdMembers are the names of the nodes that the first control plane that answers lists as members of etcd. One that
+// has not started yet has no name, so its address tells.
+func (t *Restarts) EtcdMembers(ctx context.Context, _ *kubeapi.Client) ([]string, error) {
+	c, err := t.CurrentCredentials(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	members, err := talosapi.ListEtcdMembers(ctx, t.Peers(talosapi.Target{}, spec.RoleWorker), c)
+	if err != nil {
+		return nil, err
+	}
+
+	var names []string
+
+	for _, n := range t.Plan.ControlPlanes() {
+		if slices.ContainsFunc(members, func(m etcd.Member) bool {
+			return m.Name == n.Name || m.Name == "" && m.Address == t.Addresses.Get(n.Name)
+		}) {
+			names = append(names, n.Name)
+		}
+	}
+
+	return names, nil
 }

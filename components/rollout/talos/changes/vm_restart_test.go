@@ -1,9 +1,21 @@
 package changes
 
 import (
+	"net"
+	"net/http/httptest"
 	"testing"
 
+	cosi "github.com/cosi-project/runtime/api/v1alpha1"
+	"github.com/cosi-project/runtime/pkg/state"
+	"github.com/cosi-project/runtime/pkg/state/impl/inmem"
+	"github.com/cosi-project/runtime/pkg/state/impl/namespaced"
+	"github.com/cosi-project/runtime/pkg/state/protobuf/server"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"talos-proxmox/components/rollout/talos/talostest"
 	"talos-proxmox/components/talosapi"
@@ -30,4 +42,53 @@ func TestRestartOfUnreachable(t *testing.T) {
 			require.ErrorContains(t, err, "make sure that this machine reaches the control planes")
 		})
 	}
+}
+
+// serveMaintenance serves a machine in maintenance mode that shows a UUID.
+func serveMaintenance(t *testing.T, address, uuid string) {
+	t.Helper()
+
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(address, "50000"))
+	require.NoError(t, err)
+
+	certificate := httptest.NewTLSServer(nil)
+	defer certificate.Close()
+
+	shown := hardware.NewSystemInformation(hardware.SystemInformationID)
+	shown.TypedSpec().UUID = uuid
+
+	resources := state.WrapCore(namespaced.NewState(inmem.Build))
+	require.NoError(t, resources.Create(t.Context(), shown))
+
+	s := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&certificate.TLS.Certificates[0])))
+	machineapi.RegisterMachineServiceServer(s, machineapi.UnimplementedMachineServiceServer{})
+	cosi.RegisterStateServer(s, server.NewState(resources))
+
+	go s.Serve(listener) //nolint:errcheck // it ends with the test
+
+	t.Cleanup(s.Stop)
+}
+
+// TestInClusterWithForeignMachine: a machine in maintenance mode at the address of a node is believed only if it is
+// the node's VM. Another one does not make the restart of the VM one that no cluster notices.
+func TestInClusterWithForeignMachine(t *testing.T) {
+	const address, uuid = "127.0.99.71", "110ec58a-a0f2-4ac4-8393-c866d813b8d1"
+
+	serveMaintenance(t, address, "110EC58A-A0F2-4AC4-8393-C866D813B8D1")
+
+	inCluster := func(uuid string, controlPlanes int) bool {
+		cluster := talostest.Unreachable()
+		cluster.Plan.Pools[0].Nodes = cluster.Plan.Pools[0].Nodes[:controlPlanes]
+		cluster.Addresses.Set("c-1", address)
+
+		restarts := &Restarts{Changes: &Changes{Cluster: cluster}}
+
+		return restarts.inCluster(t.Context(), nodeChange{
+			node: cluster.Plan.ControlPlanes()[0], Target: talosapi.Target{Name: "c-1", Address: address, UUID: uuid},
+		})
+	}
+
+	assert.False(t, inCluster(uuid, 3), "its own VM")
+	assert.True(t, inCluster("6c84fb90-12c4-11e1-840d-7b25c5ee775a", 3))
+	assert.True(t, inCluster("6c84fb90-12c4-11e1-840d-7b25c5ee775a", 1), "the only control plane")
 }

@@ -138,14 +138,20 @@ func (*nodeRemoval) WaitRejoined(context.Context) error { return nil }
 
 // leave takes the node out of etcd, of Kubernetes, and of its own memory.
 func (n *nodeRemoval) leave(ctx context.Context) error {
+	var left []string
+
 	if index := n.memberIndexIn(n.members); index >= 0 {
 		if err := n.removeEtcdMember(ctx, n.leavingNode, n.members[index], n.whyUnreachable); err != nil {
 			return errors.Join(err, n.kube.Uncordon(context.WithoutCancel(ctx), n.Name))
 		}
+
+		left = append(left, "etcd")
 	}
 
 	if err := n.kube.DeleteNode(ctx, n.Name, n.checkNode(ctx)); err != nil {
-		return fmt.Errorf("could not delete its node from Kubernetes: %w", err)
+		err = fmt.Errorf("could not delete its node from Kubernetes: %w", err)
+
+		return rollout.RemovalBegun(err, n.planned != nil, left...)
 	}
 
 	if n.planned != nil {
@@ -154,7 +160,7 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 		})
 	}
 
-	return n.reset(ctx)
+	return rollout.RemovalBegun(n.reset(ctx), n.planned != nil, append(left, "Kubernetes")...)
 }
 
 // drain takes the pods off the node. Those of a dead one are lost with it, as are those that do not leave one that is

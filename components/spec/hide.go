@@ -8,8 +8,8 @@ var hidden = []struct {
 	pattern *regexp.Regexp
 	shown   string
 }{
-	{regexp.MustCompile(`(?i)([\w.-]*(?:token|secret|passw|passphrase|authkey|api_?key|credential|psk|` +
-		`talos\.config\.inline)[\w.-]*=)("[^"]*"|'[^']*'|[^&\s'"]+)`), "${1}***"},
+	{regexp.MustCompile(`(?i)([\w.-]*(?:token|secret|passw|passphrase|(?:auth|api|private)[_-]?key|credential|psk|` +
+		`talos\.config\.(?:inline|early))[\w.-]*=)("[^"]*"|'[^']*'|[^&\s'"]+)`), "${1}***"},
 	{regexp.MustCompile(`://[^/@\s]+@`), "://***@"},
 }
 

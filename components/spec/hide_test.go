@@ -10,6 +10,8 @@ func TestHideSecrets(t *testing.T) {
 		"TS_AUTHKEY=tskey-1 x.password=a":                           "TS_AUTHKEY=*** x.password=***",
 		"talos.logging.kernel=tcp://robot:pw@logs.lan:514":          "talos.logging.kernel=tcp://***@logs.lan:514",
 		`x.password="a b" y.psk=a,b;c talos.config.inline=KLUv/QBY`: "x.password=*** y.psk=*** talos.config.inline=***",
+		"talos.config.early=KLUv/QBY quiet":                         "talos.config.early=*** quiet",
+		"a.auth-key=1 b.api-key=2 c_api_key=3 d.private-key=4":      "a.auth-key=*** b.api-key=*** c_api_key=*** d.private-key=***",
 		"    - 'jointoken=abc'\n":                                   "    - 'jointoken=***'\n",
 	} {
 		if got := HideSecrets(text); got != want {

@@ -399,6 +399,13 @@ func (r *resolver) checkCloudImage() {
 				"write it like sha256: and 64 hexadecimal digits, as SHA256SUMS has it")
 		}
 	}
+
+	if u, err := url.Parse(c.URL); c.URL != "" && err == nil {
+		r.checkCloudImageName(path+".url", c.URL, u.Path)
+	} else if c.Volume != "" {
+		_, file, _ := strings.Cut(c.Volume, ":")
+		r.checkCloudImageName(path+".volume", c.Volume, file)
+	}
 }
 
 // cloudVolume is how Proxmox VE names a disk image among its ISO files.

@@ -119,12 +119,7 @@ func TestNamesOfISOFiles(t *testing.T) {
 				return
 			}
 
-			var warnings []string
-			for _, w := range placed(t, s).Warnings {
-				warnings = append(warnings, w.String())
-			}
-
-			assert.Equal(t, test.warnings, warnings)
+			assert.Equal(t, test.warnings, warningsOf(placed(t, s)))
 		})
 	}
 }

@@ -74,12 +74,7 @@ func TestOddConfigurations(t *testing.T) {
 			s := small().scheduling()
 			test.change(&s)
 
-			var got []string
-			for _, w := range placed(t, s).Warnings {
-				got = append(got, w.String())
-			}
-
-			assert.Equal(t, test.want, got)
+			assert.Equal(t, test.want, warningsOf(placed(t, s)))
 		})
 	}
 }

@@ -21,6 +21,9 @@ const (
 	K3sServicesIPv6 = "fd00:43::/112"
 )
 
+// GatewayAPI is the version of the Gateway API whose definitions the addon installs, those of its standard channel.
+const GatewayAPI = "1.4.1"
+
 // What Talos asks of a control plane (Talos: System Requirements).
 const (
 	// LeastMemoryMiB is memory.

@@ -148,3 +148,24 @@ func TestVersionOfAuthentication(t *testing.T) {
 		})
 	}
 }
+
+// TestDefinitionsOfGateways: the addon has one version of the Gateway API for all versions of Cilium.
+func TestDefinitionsOfGateways(t *testing.T) {
+	t.Parallel()
+
+	for version, warned := range map[string]bool{"1.16.9": true, "1.17.4": false, "1.19.2": false, "1.20.1": true} {
+		s := small().scheduling()
+		s.Cluster.CNI = spec.CNI{Name: spec.CNICilium, Version: version, KubeProxy: new(false)}
+		s.Cluster.Addons = []spec.Addon{spec.AddonGatewayAPI}
+
+		var want []string
+		if warned {
+			want = []string{"cluster.addons: gateway-api installs the definitions of the Gateway API 1.4.1, and Cilium " +
+				version + " may want others and start no gateway without them (given: gateway-api); check the prerequisites in " +
+				"Cilium's documentation of the Gateway API; to install others, leave the addon out, name their file in " +
+				"cluster.manifests, and set gatewayAPI.enabled in cluster.cni.values"}
+		}
+
+		assert.Equal(t, want, warningsOf(placed(t, s)), version)
+	}
+}

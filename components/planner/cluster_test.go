@@ -80,7 +80,8 @@ func TestControlPlanesWithGPUs(t *testing.T) {
 		Addresses: "10.0.1.11-10.0.1.19", Image: spec.PoolImage{Template: "9000"},
 	})
 
-	assert.Contains(t, strings.Join(warningsOf(placed(t, s)), "\n"), "an even number of control planes tolerates no more failures "+
+	assert.Contains(t, strings.Join(warningsOf(placed(t, s)), "\n"), "an even number of control planes tolerates no more "+
+		"failures "+
 		"than one fewer (given: 2 control planes)")
 }
 

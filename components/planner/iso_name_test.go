@@ -59,8 +59,8 @@ func TestNamesOfISOFiles(t *testing.T) {
 				s.Image.Platform, s.Network.Addressing = spec.PlatformNoCloud, spec.AddressingStatic
 				s.Network.Gateway = "10.0.0.1"
 			},
-			problems: []string{"image.iso.volume" + nocloud + ": Talos on metal ignores the cloud-init drive, where nodes find " +
-				"their addresses (given: local:iso/metal-amd64.iso)" + either},
+			problems: []string{"image.iso.volume" + nocloud + ": Talos on metal ignores the cloud-init drive, where nodes " +
+				"find their addresses (given: local:iso/metal-amd64.iso)" + either},
 		},
 		"metal, and addresses from DHCP": {
 			iso: spec.ISOImage{Volume: "local:iso/metal-amd64.iso"},

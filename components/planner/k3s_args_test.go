@@ -41,7 +41,9 @@ func TestK3sArguments(t *testing.T) {
 			want:    []string{"k3s.serverArgs[0]" + long + " (given: --Secret)" + example},
 		},
 		"options of servers": {
-			agents: []string{"--tls-san=api.lan", "--etcd-s3-secret-key=hunter2", "--kube-apiserver-arg=v=2", "--secrets-encryption"},
+			agents: []string{
+				"--tls-san=api.lan", "--etcd-s3-secret-key=hunter2", "--kube-apiserver-arg=v=2", "--secrets-encryption",
+			},
 			want: []string{
 				"k3s.agentArgs[0]" + servers + "--tls-san" + moved,
 				"k3s.agentArgs[1]" + servers + "--etcd-s3-secret-key" + moved,

@@ -139,8 +139,8 @@ func TestK3sOnIPv6(t *testing.T) {
 		problems, warnings []string
 	}{
 		"none": {
-			warnings: []string{"k3s.clusterCIDR: " + own + ": with addresses of IPv6, K3s takes fd00:42::/56 and fd00:43::/112 " +
-				"for pods and services, and the firewalls and the checks know 10.42.0.0/16 and 10.43.0.0/16; for a new " +
+			warnings: []string{"k3s.clusterCIDR: " + own + ": with addresses of IPv6, K3s takes fd00:42::/56 and fd00:43::/112" +
+				" for pods and services, and the firewalls and the checks know 10.42.0.0/16 and 10.43.0.0/16; for a new " +
 				"cluster, set clusterCIDR and serviceCIDR, for example to these two"},
 		},
 		"of IPv6": {pods: "fd00:42::/56", services: "fd00:43::/112"},

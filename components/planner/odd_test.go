@@ -47,8 +47,8 @@ func TestOddConfigurations(t *testing.T) {
 		},
 		"filtered interface without a firewall": {
 			change: func(s *draft) { s.Defaults.NICs = []spec.NIC{{Firewall: new(true)}} },
-			want: []string{"defaults.nics[0].firewall: filters nothing by itself: the program only switches on the firewall of " +
-				"the VM with firewall.enabled (given: true); set firewall.enabled, or leave it out unless the VM has rules of " +
+			want: []string{"defaults.nics[0].firewall: filters nothing by itself: the program only switches on the firewall " +
+				"of the VM with firewall.enabled (given: true); set firewall.enabled, or leave it out unless the VM has rules of " +
 				"its own"},
 		},
 		"filtered interface with a firewall": {
@@ -63,8 +63,8 @@ func TestOddConfigurations(t *testing.T) {
 					{SizeGiB: 10, DiskOptions: spec.DiskOptions{Interface: new("scsi2"), SSD: new(true)}},
 				}
 			},
-			want: []string{"pools.control.extraDisks[0].ssd: has no effect on a virtio disk (given: true); choose an interface " +
-				"on scsi or sata, or leave it out"},
+			want: []string{"pools.control.extraDisks[0].ssd: has no effect on a virtio disk (given: true); choose an " +
+				"interface on scsi or sata, or leave it out"},
 		},
 		"IPv6 with both": {change: func(s *draft) { v6(s, "1.1.1.1", "2606:4700:4700::1111") }},
 	} {

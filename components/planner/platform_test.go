@@ -123,7 +123,8 @@ func TestVersionOfAuthentication(t *testing.T) {
 	const (
 		path  = "cluster.apiServer.authentication: "
 		later = path + "needs Kubernetes 1.34 or later: older API servers do not know its version (given: " +
-			"apiserver.config.k8s.io/v1); write apiVersion: apiserver.config.k8s.io/v1beta1, or raise cluster.versions.kubernetes"
+			"apiserver.config.k8s.io/v1); write apiVersion: apiserver.config.k8s.io/v1beta1, or raise " +
+			"cluster.versions.kubernetes"
 	)
 
 	for name, test := range map[string]struct {

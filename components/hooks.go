@@ -261,6 +261,11 @@ func vmState(s rollout.Scope, report *preflight.Report, cluster string, n plan.N
 
 	state.Replaced = replaced
 
+	// New nodes are refused by preflight.
+	if !replaced && s.Plan.Apply == spec.ApplyStaged && !s.Plan.Teardown {
+		return state, spec.StagedCannotConfigure(n.Name)
+	}
+
 	return state, nil
 }
 

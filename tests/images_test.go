@@ -25,7 +25,7 @@ func TestMissingImage(t *testing.T) {
 		"worker: { role: worker, count: 2,").Replace(pair{"iso", "nocloud", "", "static"}.stack())
 
 	r := rehearse(t, stackFile(t, text))
-	missing := r.Lab.FactoryURL() + "/image/" + strings.Repeat("0", 64) + "/v1.12.4/nocloud-amd64.iso"
+	missing := r.Lab.FactoryURL() + "/image/missing/v1.12.4/nocloud-amd64.iso"
 	good, err := r.Stack.GetConfigWithOptions(t.Context(), "talos-proxmox:image.iso.url", &auto.ConfigOptions{Path: true})
 	require.NoError(t, err)
 

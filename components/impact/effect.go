@@ -29,8 +29,8 @@ const (
 // Down says whether the node is away for a while.
 func (e Effect) Down() bool { return e == EffectReboot || e == EffectUpgrade || e == EffectReplace }
 
-// Vanilla is the schematic of an image without extensions and kernel arguments: the SHA-256 of "customization: {}\n".
-const Vanilla = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
+// Vanilla is the schematic of an image without extensions and kernel arguments.
+const Vanilla = spec.VanillaSchematic
 
 // System is what a node runs, or is to run. What is not known, or not wanted in particular, is empty.
 type System struct {

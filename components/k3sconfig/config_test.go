@@ -30,6 +30,10 @@ func TestOptionsHaveOneSource(t *testing.T) {
 		s := k3s()
 		s.K3s.ServerArgs, s.K3s.AgentArgs = []string{arg}, []string{arg}
 
+		if option == joined {
+			s.K3s.AgentArgs = nil
+		}
+
 		p, err := planner.Plan(s)
 
 		if option != joined {

@@ -364,3 +364,8 @@ func exists(path string) bool {
 
 	return err == nil
 }
+
+// TestSupportedUbuntu: the plan warns of images of releases that the script refuses, and of no others.
+func TestSupportedUbuntu(t *testing.T) {
+	assert.Contains(t, installer, `"ubuntu `+strings.Join(plan.UbuntuOfK3s(), `" | "ubuntu `)+`") ;;`)
+}

@@ -139,13 +139,28 @@ func (e *explainer) k3s() {
 		decidedBy(s.K3s != nil && s.K3s.ServiceCIDR != "", "k3s.serviceCIDR", ByDefault))
 	add("token", token, decidedBy(p.K3s.TokenProvided, "k3sToken", ByDefault))
 	add("left out of K3s", strings.Join(k.Disable, ", "), "k3s.disable")
-	add("arguments of servers", strings.Join(k.ServerArgs, " "), "k3s.serverArgs")
-	add("arguments of agents", strings.Join(k.AgentArgs, " "), "k3s.agentArgs")
+	add("arguments of servers", shownArgs(k.ServerArgs), "k3s.serverArgs")
+	add("arguments of agents", shownArgs(k.AgentArgs), "k3s.agentArgs")
 	add("SSH user", p.K3s.User+" with "+orNothing(strings.Join(keys, " and ")),
 		decidedBy(k.User != "", "k3s.user", ByDefault))
 	add("package upgrade", onOff(p.K3s.Upgrade), decidedBy(k.UpgradePackages != nil, "k3s.upgradePackages", ByDefault))
 	add("user data", "snippets on "+p.K3s.Snippets,
 		decidedBy(s.Proxmox.Storage.Snippets != "", "proxmox.storage.snippets", ByDefault))
+}
+
+// shownArgs are arguments on one line, without the values that hold a secret somewhere.
+func shownArgs(args []string) string {
+	all := make([]string, 0, len(args))
+
+	for _, arg := range args {
+		if name, _, found := strings.Cut(arg, "="); found && spec.HideSecrets(arg) != arg {
+			arg = name + "=***"
+		}
+
+		all = append(all, arg)
+	}
+
+	return strings.Join(all, " ")
 }
 
 func (e *explainer) pool(p PlannedPool) {

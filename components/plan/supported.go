@@ -12,6 +12,18 @@ var (
 	K3sServices = netip.MustParsePrefix("10.43.0.0/16")
 )
 
+// UbuntuOfK3s are the releases of Ubuntu that K3s nodes are installed on.
+func UbuntuOfK3s() []string { return []string{"22.04", "24.04"} }
+
+// The networks that K3s gives pods and services where its nodes have addresses of IPv6 (K3s: GetDefaultAddresses).
+const (
+	K3sPodsIPv6     = "fd00:42::/56"
+	K3sServicesIPv6 = "fd00:43::/112"
+)
+
+// GatewayAPI is the version of the Gateway API whose definitions the addon installs, those of its standard channel.
+const GatewayAPI = "1.4.1"
+
 // What Talos asks of a control plane (Talos: System Requirements).
 const (
 	// LeastMemoryMiB is memory.

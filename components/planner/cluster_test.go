@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
 
@@ -26,6 +27,16 @@ func said(t *testing.T, s draft) []string {
 	var all []string
 	for _, p := range problems {
 		all = append(all, p.String())
+	}
+
+	return all
+}
+
+// warningsOf are the warnings of a plan, as lines.
+func warningsOf(p *plan.Plan) []string {
+	var all []string
+	for _, w := range p.Warnings {
+		all = append(all, w.String())
 	}
 
 	return all
@@ -69,12 +80,8 @@ func TestControlPlanesWithGPUs(t *testing.T) {
 		Addresses: "10.0.1.11-10.0.1.19", Image: spec.PoolImage{Template: "9000"},
 	})
 
-	var warnings []string
-	for _, w := range placed(t, s).Warnings {
-		warnings = append(warnings, w.String())
-	}
-
-	assert.Contains(t, strings.Join(warnings, "\n"), "an even number of control planes tolerates no more failures "+
+	assert.Contains(t, strings.Join(warningsOf(placed(t, s)), "\n"), "an even number of control planes tolerates no more "+
+		"failures "+
 		"than one fewer (given: 2 control planes)")
 }
 

@@ -184,7 +184,7 @@ func (r *resolver) bootImage(p *pool) plan.BootImage {
 		b.Path, b.Volume, b.URL, b.Overwrite = path, iso.Volume, iso.URL, iso.Overwrite
 		b.Detach = *iso.Detach && configured
 		b.Checksum = strings.TrimPrefix(iso.Checksum, "sha256:")
-		r.checkISO(path, iso)
+		r.checkISO(path, p, b, iso)
 	case spec.SourceCloudImage:
 		b.Path, b.Format = "image.cloudImage", spec.FormatDisk
 		b.Volume, b.URL, b.Checksum = image.CloudImage.Volume, image.CloudImage.URL,
@@ -299,7 +299,7 @@ func (r *resolver) checkNamed(path, ref, named, fallback string) {
 	r.addProblemOnce(path, rule, ref, "change one of the two"+fallback)
 }
 
-func (r *resolver) checkISO(path string, iso spec.ISOImage) {
+func (r *resolver) checkISO(path string, p *pool, image plan.BootImage, iso spec.ISOImage) {
 	switch {
 	case iso.Volume == "" && iso.URL == "":
 		r.addProblemOnce(path, "needs a volume or a url", "", "write it like volume: local:iso/talos-1.12.4.iso")
@@ -323,16 +323,24 @@ func (r *resolver) checkISO(path string, iso spec.ISOImage) {
 		if m := named.FindStringSubmatch(iso.Volume); m != nil {
 			r.checkNamed(path+".volume", iso.Volume, m[1], "")
 		}
+
+		r.checkISOName(path+".volume", p, image, iso.Volume, iso.Volume)
 	default:
 		u, err := url.Parse(iso.URL)
-		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+
+		switch {
+		case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 			r.addProblemOnce(path+".url", "must be a URL", iso.URL, "write it like https://example.com/talos-1.12.4.iso")
-		} else if u.User != nil {
+		case u.User != nil:
 			r.addProblemOnce(path+".url", noCredentials, u.Redacted(),
 				"serve the file to the hosts without a login, or upload it and name its volume")
-		} else if m := named.FindStringSubmatch(u.Path); m != nil {
+		default:
 			// An address of the server is no version.
-			r.checkNamed(path+".url", iso.URL, m[1], "")
+			if m := named.FindStringSubmatch(u.Path); m != nil {
+				r.checkNamed(path+".url", iso.URL, m[1], "")
+			}
+
+			r.checkISOName(path+".url", p, image, u.Path, iso.URL)
 		}
 
 		if iso.Checksum != "" && !checks.Checksum.MatchString(iso.Checksum) {
@@ -390,6 +398,13 @@ func (r *resolver) checkCloudImage() {
 			r.Problems.Add(path+".checksum", "must be a SHA-256 checksum", c.Checksum,
 				"write it like sha256: and 64 hexadecimal digits, as SHA256SUMS has it")
 		}
+	}
+
+	if u, err := url.Parse(c.URL); c.URL != "" && err == nil {
+		r.checkCloudImageName(path+".url", c.URL, u.Path)
+	} else if c.Volume != "" {
+		_, file, _ := strings.Cut(c.Volume, ":")
+		r.checkCloudImageName(path+".volume", c.Volume, file)
 	}
 }
 

@@ -41,6 +41,11 @@ func TestK3sNetworks(t *testing.T) {
 			want: []string{"k3s.serviceCIDR: must be of the IP version of k3s.clusterCIDR fd00::/56 (given: 10.43.0.0/16); " +
 				"set both"},
 		},
+		"of another version than the nodes": {
+			pods: "fd00:42::/56", services: "fd00:43::/112",
+			want: []string{"k3s.clusterCIDR: must be of the IP version of network.cidr 10.0.0.0/8: K3s does not start " +
+				"otherwise (given: fd00:42::/56); choose networks of that version for pods and services"},
+		},
 		"of each other": {
 			pods: "10.43.0.0/17",
 			want: []string{"k3s.serviceCIDR: overlaps the network of pods 10.43.0.0/17 (given: 10.43.0.0/16); choose another " +
@@ -119,6 +124,94 @@ func TestK3sAddresses(t *testing.T) {
 			s.K3s = &spec.K3s{ClusterCIDR: test.pods}
 
 			assert.Equal(t, test.want, said(t, s))
+		})
+	}
+}
+
+// TestK3sOnIPv6: K3s chooses its networks after the addresses of its nodes, where it is told none.
+func TestK3sOnIPv6(t *testing.T) {
+	t.Parallel()
+
+	const own = "must be of the IP version of network.cidr 2001:db8::/64"
+
+	for name, test := range map[string]struct {
+		pods, services     string
+		problems, warnings []string
+	}{
+		"none": {
+			warnings: []string{"k3s.clusterCIDR: " + own + ": with addresses of IPv6, K3s takes fd00:42::/56 and fd00:43::/112" +
+				" for pods and services, and the firewalls and the checks know 10.42.0.0/16 and 10.43.0.0/16; for a new " +
+				"cluster, set clusterCIDR and serviceCIDR, for example to these two"},
+		},
+		"of IPv6": {pods: "fd00:42::/56", services: "fd00:43::/112"},
+		"of IPv4": {
+			pods: "10.100.0.0/16", services: "10.101.0.0/20",
+			problems: []string{"k3s.clusterCIDR: " + own + ": K3s does not start otherwise (given: 10.100.0.0/16); choose " +
+				"networks of that version for pods and services"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := onK3s(small())
+			s.Network = spec.Network{CIDR: "2001:db8::/64", Gateway: "fe80::1", Nameservers: []string{"2606:4700:4700::1111"}}
+			s.K3s = &spec.K3s{ClusterCIDR: test.pods, ServiceCIDR: test.services}
+			s = s.with("control", spec.Pool{Role: spec.RoleControlPlane, Count: new(1), Addresses: "2001:db8::11-2001:db8::13"})
+
+			require.Equal(t, test.problems, said(t, s))
+
+			if test.problems == nil {
+				assert.Equal(t, test.warnings, warningsOf(placed(t, s)))
+			}
+		})
+	}
+}
+
+// TestNamesOfCloudImages: what the name of a cloud image says of its system.
+func TestNamesOfCloudImages(t *testing.T) {
+	t.Parallel()
+
+	const (
+		ubuntu = "https://cloud-images.ubuntu.com/releases/"
+		other  = ": seems to be of another system than Ubuntu 22.04 or 24.04: K3s is not installed on others (given: "
+		end    = "); use an image of one of these"
+		arm    = ": is for another architecture than the VMs, which are amd64 (given: "
+	)
+
+	for name, test := range map[string]struct {
+		image              spec.CloudImage
+		problems, warnings []string
+	}{
+		"24.04":  {image: spec.CloudImage{URL: ubuntu + "noble/release-20251113/ubuntu-24.04-server-cloudimg-amd64.img"}},
+		"jammy":  {image: spec.CloudImage{Volume: "local:iso/jammy-server-cloudimg-amd64.img"}},
+		"custom": {image: spec.CloudImage{Volume: "local:iso/k3s-base.img"}},
+		"arm64": {
+			image: spec.CloudImage{Volume: "local:iso/ubuntu-24.04-server-cloudimg-arm64.img"},
+			problems: []string{"image.cloudImage.volume" + arm + "local:iso/ubuntu-24.04-server-cloudimg-arm64.img); use the " +
+				"image for amd64"},
+		},
+		"25.04": {
+			image: spec.CloudImage{URL: ubuntu + "plucky/release/ubuntu-25.04-server-cloudimg-amd64.img"},
+			warnings: []string{
+				"image.cloudImage.url" + other + ubuntu + "plucky/release/ubuntu-25.04-server-cloudimg-amd64.img" + end,
+			},
+		},
+		"Debian": {
+			image:    spec.CloudImage{Volume: "local:iso/debian-12-genericcloud-amd64.img"},
+			warnings: []string{"image.cloudImage.volume" + other + "local:iso/debian-12-genericcloud-amd64.img" + end},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := onK3s(small())
+			s.Image = spec.Image{Source: spec.SourceCloudImage, CloudImage: test.image}
+
+			require.Equal(t, test.problems, said(t, s))
+
+			if test.problems == nil {
+				assert.Equal(t, test.warnings, warningsOf(placed(t, s)))
+			}
 		})
 	}
 }

@@ -166,6 +166,8 @@ func (r *resolver) checkK3sNetwork(k *plan.PlannedK3s) {
 	if k.Pods.Addr().Is4() != k.Services.Addr().Is4() {
 		r.Problems.Add("k3s.serviceCIDR", "must be of the IP version of k3s.clusterCIDR "+k.Pods.String(),
 			k.Services.String(), "set both")
+	} else {
+		r.checkK3sIPVersion(k)
 	}
 
 	if k.Pods.Overlaps(k.Services) {
@@ -179,6 +181,29 @@ func (r *resolver) checkK3sNetwork(k *plan.PlannedK3s) {
 				r.network.String(),
 				"give the nodes another network")
 		}
+	}
+}
+
+// checkK3sIPVersion: K3s ends where its networks are not of the IP version of its node's address (K3s:
+// pkg/agent/config). Where it is told neither, it chooses both after that address.
+func (r *resolver) checkK3sIPVersion(k *plan.PlannedK3s) {
+	if !r.network.IsValid() || r.network.Addr().Is4() == k.Pods.Addr().Is4() {
+		return
+	}
+
+	rule := "must be of the IP version of network.cidr " + r.network.String()
+
+	switch {
+	case k.Pods == plan.K3sPods && k.Services == plan.K3sServices:
+		r.Warn("k3s.clusterCIDR", rule+": with addresses of IPv6, K3s takes "+plan.K3sPodsIPv6+" and "+plan.K3sServicesIPv6+
+			" for pods and services, and the firewalls and the checks know "+k.Pods.String()+" and "+k.Services.String(), "",
+			"for a new cluster, set clusterCIDR and serviceCIDR, for example to these two")
+	case r.Spec.Network.Addressing == spec.AddressingAgent: // a node may have addresses of both
+		r.Warn("k3s.clusterCIDR", rule+", unless nodes have addresses of both", k.Pods.String(),
+			"choose networks of that version for pods and services")
+	default:
+		r.Problems.Add("k3s.clusterCIDR", rule+": K3s does not start otherwise", k.Pods.String(),
+			"choose networks of that version for pods and services")
 	}
 }
 

@@ -45,6 +45,27 @@ func TestOddConfigurations(t *testing.T) {
 				"them only if they have addresses of both (given: 1.1.1.1, 8.8.8.8); set DNS servers of the network's version, " +
 				"such as 2606:4700:4700::1111 with IPv6"},
 		},
+		"filtered interface without a firewall": {
+			change: func(s *draft) { s.Defaults.NICs = []spec.NIC{{Firewall: new(true)}} },
+			want: []string{"defaults.nics[0].firewall: filters nothing by itself: the program only switches on the firewall " +
+				"of the VM with firewall.enabled (given: true); set firewall.enabled, or leave it out unless the VM has rules of " +
+				"its own"},
+		},
+		"filtered interface with a firewall": {
+			change: func(s *draft) {
+				s.Firewall.Enabled, s.Defaults.NICs = new(true), []spec.NIC{{Firewall: new(true)}}
+			},
+		},
+		"solid state on virtio": {
+			change: func(s *draft) {
+				s.Defaults.ExtraDisks = []spec.ExtraDisk{
+					{SizeGiB: 10, DiskOptions: spec.DiskOptions{Interface: new("virtio1"), SSD: new(true)}},
+					{SizeGiB: 10, DiskOptions: spec.DiskOptions{Interface: new("scsi2"), SSD: new(true)}},
+				}
+			},
+			want: []string{"pools.control.extraDisks[0].ssd: has no effect on a virtio disk (given: true); choose an " +
+				"interface on scsi or sata, or leave it out"},
+		},
 		"IPv6 with both": {change: func(s *draft) { v6(s, "1.1.1.1", "2606:4700:4700::1111") }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -53,12 +74,7 @@ func TestOddConfigurations(t *testing.T) {
 			s := small().scheduling()
 			test.change(&s)
 
-			var got []string
-			for _, w := range placed(t, s).Warnings {
-				got = append(got, w.String())
-			}
-
-			assert.Equal(t, test.want, got)
+			assert.Equal(t, test.want, warningsOf(placed(t, s)))
 		})
 	}
 }

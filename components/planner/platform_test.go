@@ -115,3 +115,58 @@ func TestProxmoxAddons(t *testing.T) {
 		"run: pulumi config set --secret csiToken, with user@realm!name=secret")
 	assert.NotContains(t, err.Error(), "ccmToken")
 }
+
+// TestVersionOfAuthentication: an API server knows the versions of its configuration that there were at its release.
+func TestVersionOfAuthentication(t *testing.T) {
+	t.Parallel()
+
+	const (
+		path  = "cluster.apiServer.authentication: "
+		later = path + "needs Kubernetes 1.34 or later: older API servers do not know its version (given: " +
+			"apiserver.config.k8s.io/v1); write apiVersion: apiserver.config.k8s.io/v1beta1, or raise " +
+			"cluster.versions.kubernetes"
+	)
+
+	for name, test := range map[string]struct {
+		kubernetes, version string
+		want                []string
+	}{
+		"v1 on 1.34":      {"v1.34.2", "v1", nil},
+		"v1 on 1.33":      {"v1.33.6", "v1", []string{later}},
+		"v1beta1 on 1.33": {"v1.33.6", "v1beta1", nil},
+		"v1beta1 on 1.34": {"v1.34.2", "v1beta1", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := small()
+			s.Cluster.Versions.Kubernetes = test.kubernetes
+			s.Cluster.APIServer.Authentication = &spec.InlineOrFile{
+				Text: "apiVersion: apiserver.config.k8s.io/" + test.version + "\nkind: AuthenticationConfiguration\njwt: []\n",
+			}
+
+			assert.Equal(t, test.want, said(t, s))
+		})
+	}
+}
+
+// TestDefinitionsOfGateways: the addon has one version of the Gateway API for all versions of Cilium.
+func TestDefinitionsOfGateways(t *testing.T) {
+	t.Parallel()
+
+	for version, warned := range map[string]bool{"1.16.9": true, "1.17.4": false, "1.19.2": false, "1.20.1": true} {
+		s := small().scheduling()
+		s.Cluster.CNI = spec.CNI{Name: spec.CNICilium, Version: version, KubeProxy: new(false)}
+		s.Cluster.Addons = []spec.Addon{spec.AddonGatewayAPI}
+
+		var want []string
+		if warned {
+			want = []string{"cluster.addons: gateway-api installs the definitions of the Gateway API 1.4.1, and Cilium " +
+				version + " may want others and start no gateway without them (given: gateway-api); check the prerequisites in " +
+				"Cilium's documentation of the Gateway API; to install others, leave the addon out, name their file in " +
+				"cluster.manifests, and set gatewayAPI.enabled in cluster.cni.values"}
+		}
+
+		assert.Equal(t, want, warningsOf(placed(t, s)), version)
+	}
+}

@@ -71,6 +71,13 @@ func (r *resolver) addProblemOnce(path, rule, value, remedy string) {
 	}
 }
 
+// warnOnce adds a warning that several pools may share.
+func (r *resolver) warnOnce(path, rule, value, remedy string) {
+	if w := (spec.Problem{Path: path, Rule: rule, Value: value, Remedy: remedy}); !slices.Contains(r.Warnings, w) {
+		r.Warnings = append(r.Warnings, w)
+	}
+}
+
 func valueOr[T any](v *T, fallback T) T {
 	if v == nil {
 		return fallback

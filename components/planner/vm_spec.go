@@ -113,6 +113,13 @@ func (r *resolver) checkVMSpec(path string, s spec.VMSpec) {
 		if n.MTU != nil {
 			r.checkMTU(nic+".mtu", *n.MTU)
 		}
+
+		// An interface is only marked; what is let in is an option of the VM, which is made with firewall.enabled.
+		if valueOr(n.Firewall, false) && !*r.Spec.Firewall.Enabled {
+			r.Warn(nic+".firewall", "filters nothing by itself: the program only switches on the firewall of the VM with "+
+				"firewall.enabled", "true",
+				"set firewall.enabled, or leave it out unless the VM has rules of its own")
+		}
 	}
 
 	if s.Startup != nil && (format(s.Startup.Order) != "" && *s.Startup.Order < 0 || s.Startup.UpDelaySeconds < 0 ||
@@ -265,6 +272,11 @@ func (r *resolver) checkDisks(path string, s spec.VMSpec) {
 		seen[d.Interface] = disk
 
 		r.checkIOThread(disk, format(s.SCSIController), d)
+
+		// The provider leaves the option out: QEMU has none for virtio.
+		if bus, _ := d.Position(); bus == "virtio" && d.SSD {
+			r.Warn(disk+".ssd", "has no effect on a virtio disk", "true", "choose an interface on scsi or sata, or leave it out")
+		}
 
 		// QEMU refuses to start with it: native I/O passes the page cache of the host.
 		if d.AIO == "native" && d.Cache != "none" && d.Cache != "directsync" {

@@ -275,6 +275,16 @@ func findings() map[string]finding {
 					"1024); raise it",
 			},
 		},
+		"new nodes with staged configurations": {
+			change: func(s *testbed) { s.spec.Lifecycle.Apply = spec.ApplyStaged },
+			want: []string{
+				"lifecycle.apply: cannot configure nodes that this update creates or replaces, c-control-1, c-gpu-1 (given: " +
+					"staged); set auto for this update, or leave these nodes as they are",
+			},
+		},
+		"a teardown with staged configurations": {
+			change: func(s *testbed) { s.spec.Lifecycle.Apply, s.spec.Lifecycle.Teardown = spec.ApplyStaged, true },
+		},
 		"no bridge": {
 			change: func(s *testbed) { s.spec.Network.Bridge = "vmbr7" },
 			want: []string{

@@ -77,8 +77,8 @@ func (c *checker) run(ctx context.Context) error {
 
 	for _, check := range []func(context.Context) error{
 		c.checkMinimums, c.hosts.CheckVersion, c.hosts.CheckUnreachableHosts, c.hosts.CheckHosts,
-		c.vms.CheckIdentities, c.vms.CheckIncomplete, c.vms.CheckStates, c.checkTemplates, c.permissions.Check,
-		c.checkImages, c.checkExtensions, c.hosts.CheckGPUs, c.hosts.CheckSharedStorage, c.checkSnippets,
+		c.vms.CheckIdentities, c.vms.CheckIncomplete, c.checkApplyMode, c.vms.CheckStates, c.checkTemplates,
+		c.permissions.Check, c.checkImages, c.checkExtensions, c.hosts.CheckGPUs, c.hosts.CheckSharedStorage, c.checkSnippets,
 		c.checkUserData, c.hosts.CheckSSHUser, c.hosts.CheckHostKeys, c.hosts.CheckFirewall, c.vms.CheckResourcePools,
 		c.vms.CheckHA, c.vms.CheckISODrives, c.vms.CheckTags, c.vms.CheckRoles, c.vms.CheckRemovals,
 		c.checkAddressConflicts, c.checkEndpointName, c.checkOwnAccess, c.vms.CheckReportedAddresses,

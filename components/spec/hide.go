@@ -8,12 +8,12 @@ var hidden = []struct {
 	pattern *regexp.Regexp
 	shown   string
 }{
-	{regexp.MustCompile(`(?i)([\w.-]*(?:token|secret|passw|passphrase|authkey|api_?key|credential|psk|` +
-		`talos\.config\.inline)[\w.-]*=)("[^"]*"|'[^']*'|[^&\s'"]+)`), "${1}***"},
+	{regexp.MustCompile(`(?i)([\w.-]*(?:token|secret|passw|passphrase|(?:auth|api|private|join)[_-]?key|credential|psk|` +
+		`talos\.config\.(?:inline|early))[\w.-]*=)("[^"]*"|'[^']*'|[^&\s'"]+)`), "${1}***"},
 	{regexp.MustCompile(`://[^/@\s]+@`), "://***@"},
 }
 
-// HideSecrets is a text with kernel arguments as it may be shown to whoever may look.
+// HideSecrets is a text with kernel arguments, or arguments of a command, as it may be shown to whoever may look.
 func HideSecrets(text string) string {
 	for _, h := range hidden {
 		text = h.pattern.ReplaceAllString(text, h.shown)

@@ -10,6 +10,10 @@ func TestHideSecrets(t *testing.T) {
 		"TS_AUTHKEY=tskey-1 x.password=a":                           "TS_AUTHKEY=*** x.password=***",
 		"talos.logging.kernel=tcp://robot:pw@logs.lan:514":          "talos.logging.kernel=tcp://***@logs.lan:514",
 		`x.password="a b" y.psk=a,b;c talos.config.inline=KLUv/QBY`: "x.password=*** y.psk=*** talos.config.inline=***",
+		"talos.config.early=KLUv/QBY quiet":                         "talos.config.early=*** quiet",
+		"a.auth-key=1 b.api-key=2 c.private-key=4":                  "a.auth-key=*** b.api-key=*** c.private-key=***",
+		"--vpn-auth=name=tailscale,joinKey=tskey-1":                 "--vpn-auth=name=tailscale,joinKey=***",
+		"--etcd-s3-secret-key=abc":                                  "--etcd-s3-secret-key=***",
 		"    - 'jointoken=abc'\n":                                   "    - 'jointoken=***'\n",
 	} {
 		if got := HideSecrets(text); got != want {

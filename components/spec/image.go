@@ -128,6 +128,9 @@ type Schematic struct {
 	Extensions []string
 }
 
+// VanillaSchematic is the ID of an image without extensions and kernel arguments: the SHA-256 of "customization: {}\n".
+const VanillaSchematic = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
+
 // UnmarshalJSON accepts a text or a list. What is neither is left to the schema, which says so: an error here would
 // keep the rest of the configuration from being read.
 func (s *Schematic) UnmarshalJSON(b []byte) error {

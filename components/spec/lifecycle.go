@@ -79,3 +79,12 @@ const (
 	ApplyStaged   Apply = "staged"
 	ApplyNoReboot Apply = "noReboot"
 )
+
+// StagedCannotConfigure refuses nodes that are created or replaced while configurations wait for the next reboot: the
+// first one must take effect at once.
+func StagedCannotConfigure(nodes string) Problem {
+	return Problem{
+		Path: "lifecycle.apply", Rule: "cannot configure nodes that this update creates or replaces, " + nodes,
+		Value: string(ApplyStaged), Remedy: "set auto for this update, or leave these nodes as they are",
+	}
+}

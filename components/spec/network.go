@@ -18,7 +18,7 @@ type Network struct {
 	Bridge string `json:"bridge,omitempty" jsonschema:"default=vmbr0"`
 	// VLAN tag. Absent: untagged.
 	VLAN int `json:"vlan,omitempty" jsonschema:"minimum=1,maximum=4094"`
-	// MTU of the network interfaces; 1 means the bridge's. Absent: 1500.
+	// MTU of the network interfaces; 1 means the bridge's. Absent: 1500 on Proxmox VE 8, the bridge's on 9.
 	MTU int `json:"mtu,omitempty" jsonschema:"minimum=1,maximum=65520"`
 }
 

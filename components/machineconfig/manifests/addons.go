@@ -125,7 +125,8 @@ var privileged = addonPatch{"Namespace", "", map[string]any{"metadata": map[stri
 }}}
 
 // gatewayAPI are definitions alone, which Cilium looks for when it starts: Talos itself applies them, first of all.
-const gatewayAPI = "https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.4.1/standard-install.yaml"
+const gatewayAPI = "https://github.com/kubernetes-sigs/gateway-api/releases/download/v" + plan.GatewayAPI +
+	"/standard-install.yaml"
 
 // URLs are the manifests of addons that Talos itself fetches.
 func URLs(p *plan.Plan) []string {

@@ -81,8 +81,25 @@ func (r *Resolver) checkAddons(p *plan.Plan) {
 			"set cluster.cni.kubeProxy to false")
 	}
 
+	r.checkGatewayAPI(p)
+
 	if c.ManifestMirror != "" {
 		r.CheckURL("cluster.manifestMirror", c.ManifestMirror, "https://mirror.lan/manifests", "https", "http")
+	}
+}
+
+// checkGatewayAPI: the operator of Cilium looks for definitions when it starts, and starts no gateway without them.
+// 1.16 asks for TLSRoute, which was experimental then; 1.20 asks for versions of 1.5 of the Gateway API.
+func (r *Resolver) checkGatewayAPI(p *plan.Plan) {
+	if !slices.Contains(p.Addons, spec.AddonGatewayAPI) || p.CNI != spec.CNICilium || p.CNIVersion == "" {
+		return
+	}
+
+	if minor := plan.Minor(p.CNIVersion); minor < 17 || minor > 19 {
+		r.Warn("cluster.addons", "gateway-api installs the definitions of the Gateway API "+plan.GatewayAPI+
+			", and Cilium "+p.CNIVersion+" may want others and start no gateway without them", string(spec.AddonGatewayAPI),
+			"check the prerequisites in Cilium's documentation of the Gateway API; to install others, leave the addon out, "+
+				"name their file in cluster.manifests, and set gatewayAPI.enabled in cluster.cni.values")
 	}
 }
 

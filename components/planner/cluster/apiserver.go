@@ -9,6 +9,9 @@ import (
 	"talos-proxmox/components/spec"
 )
 
+// authenticationGroup is the group of AuthenticationConfiguration.
+const authenticationGroup = "apiserver.config.k8s.io/"
+
 func (r *Resolver) checkAPIServer(p *plan.Plan) {
 	const path = "cluster.apiServer"
 
@@ -31,18 +34,29 @@ func (r *Resolver) checkAPIServer(p *plan.Plan) {
 
 	r.checkObject(path+".audit", a.Audit, "audit.k8s.io/v1", "Policy")
 
-	if !r.checkObject(path+".authentication", a.Authentication, "apiserver.config.k8s.io/v1",
-		"AuthenticationConfiguration") {
+	if !r.checkObject(path+".authentication", a.Authentication, authenticationGroup+"v1", "AuthenticationConfiguration") {
 		return
 	}
 
-	if p.Kubernetes != "" && plan.Minor(p.Kubernetes) < 30 {
-		r.Problems.Add(path+".authentication", "needs Kubernetes 1.30 or later", "", "raise "+r.VersionKey())
+	var config struct {
+		APIVersion string
+		Anonymous  any
 	}
 
-	var config struct{ Anonymous any }
-	if err := yaml.Unmarshal([]byte(a.Authentication.Text), &config); err == nil && config.Anonymous != nil &&
-		r.IsK3s() && anonymousPatches.before(p.Kubernetes) {
+	err := yaml.Unmarshal([]byte(a.Authentication.Text), &config)
+
+	switch {
+	case p.Kubernetes == "":
+	case plan.Minor(p.Kubernetes) < 30:
+		r.Problems.Add(path+".authentication", "needs Kubernetes 1.30 or later", "", "raise "+r.VersionKey())
+	case config.APIVersion == authenticationGroup+"v1" && plan.Minor(p.Kubernetes) < 34:
+		// An API server does not start with a version that it does not know (KEP-3331).
+		r.Problems.Add(path+".authentication", "needs Kubernetes 1.34 or later: older API servers do not know its version",
+			config.APIVersion,
+			"write apiVersion: "+authenticationGroup+"v1beta1, or raise "+r.VersionKey())
+	}
+
+	if err == nil && config.Anonymous != nil && r.IsK3s() && anonymousPatches.before(p.Kubernetes) {
 		r.Problems.Add(path+".authentication",
 			"sets anonymous, with which K3s before 1.31.9, 1.32.5 and 1.33.1 does not start", "", "raise "+r.VersionKey())
 	}

@@ -148,11 +148,40 @@ func (r *Resolver) k3sVersion() string {
 	return ""
 }
 
+// argumentName is an argument without its value, which may be a secret. What is no option may be the value of the one
+// before.
+func argumentName(arg string) string {
+	if !strings.HasPrefix(arg, "-") {
+		return ""
+	}
+
+	name, _, _ := strings.Cut(arg, "=")
+
+	return strings.Fields(name)[0]
+}
+
+// k3sServerOptions are options that agents do not have (K3s: k3s server, k3s agent), in addition to those with a prefix
+// of their own.
+var k3sServerOptions = map[string]bool{
+	"tls-san": true, "tls-san-security": true, "advertise-address": true, "advertise-port": true,
+	"kube-apiserver-arg": true, "kube-controller-manager-arg": true, "kube-scheduler-arg": true,
+	"kube-cloud-controller-manager-arg": true, "secrets-encryption": true, "service-node-port-range": true,
+	"cluster-dns": true, "cluster-domain": true, "cluster-reset-restore-path": true, "disable-scheduler": true,
+	"disable-cloud-controller": true, "disable-kube-proxy": true, "disable-network-policy": true,
+	"disable-helm-controller": true, "disable-controller-manager": true, "egress-selector-mode": true,
+	"embedded-registry": true, "default-local-storage-path": true,
+}
+
+func ofServers(option string) bool {
+	return k3sServerOptions[option] || strings.HasPrefix(option, "etcd-") || strings.HasPrefix(option, "datastore-") ||
+		strings.HasPrefix(option, "write-kubeconfig")
+}
+
 func (r *Resolver) checkK3sArgs(path string, args []string) {
 	for i, arg := range args {
 		m := k3sArgument.FindStringSubmatch(arg)
 		if m == nil {
-			r.Problems.Add(checks.At(path, i), "must be a long option of k3s", arg,
+			r.Problems.Add(checks.At(path, i), "must be a long option of k3s", argumentName(arg),
 				"write it like --kube-apiserver-arg=audit-log-maxage=30")
 
 			continue
@@ -166,6 +195,9 @@ func (r *Resolver) checkK3sArgs(path string, args []string) {
 
 			// Its value may be a token.
 			r.Problems.Add(checks.At(path, i), "is set by the program itself", "--"+m[1], remedy)
+		} else if path == "k3s.agentArgs" && ofServers(m[1]) {
+			r.Problems.Add(checks.At(path, i), "belongs in k3s.serverArgs: agents have no such option", "--"+m[1],
+				"move it there")
 		}
 	}
 }
@@ -175,11 +207,11 @@ func (r *Resolver) checkK3sAPIServerArgs(args []string) {
 	a := r.Spec.Cluster.APIServer
 	own := plan.APIServerArgs(a)
 
-	for argument, given := range map[string]bool{
+	for argument, set := range map[string]bool{
 		"authentication-config": a.Authentication != nil, "audit-policy-file": a.Audit != nil,
 		"admission-control-config-file": len(a.Admission) > 0,
 	} {
-		if given {
+		if set {
 			own[argument] = ""
 		}
 	}
@@ -187,14 +219,15 @@ func (r *Resolver) checkK3sAPIServerArgs(args []string) {
 	for i, arg := range args {
 		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--kube-apiserver-arg="), "=")
 		_, configured := own[name]
+		given := "--kube-apiserver-arg=" + name
 
 		switch {
 		case configured:
-			r.Problems.Add(checks.At("k3s.serverArgs", i), "is already set by cluster.apiServer", arg, "leave one "+
+			r.Problems.Add(checks.At("k3s.serverArgs", i), "is already set by cluster.apiServer", given, "leave one "+
 				"of the two out")
 		case a.Authentication != nil && strings.HasPrefix(name, "oidc-"), a.OIDC != nil && name == "authentication-config":
 			r.Problems.Add(checks.At("k3s.serverArgs", i), "cannot be combined with cluster.apiServer: an API "+
-				"server accepts only one of the two", arg,
+				"server accepts only one of the two", given,
 				"leave one of the two out")
 		}
 	}

@@ -31,7 +31,7 @@ func (r *Changes) WaitAnswering(ctx context.Context, args *pulumi.ResourceHookAr
 	}
 
 	if r.Plan.Apply == spec.ApplyStaged {
-		return fmt.Errorf("lifecycle.apply: staged cannot configure %s for the first time; set auto", n.Name)
+		return spec.StagedCannotConfigure(n.Name)
 	}
 
 	target := talosapi.Target{Name: n.Name, Address: hookutil.String(args.NewInputs, "node")}

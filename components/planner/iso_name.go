@@ -1,0 +1,82 @@
+package planner
+
+import (
+	"regexp"
+	"strings"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/spec"
+)
+
+var (
+	// talosISO is what Talos and the Image Factory call their ISO files.
+	talosISO = regexp.MustCompile(`(?:^|[^A-Za-z0-9])(metal|nocloud)-(amd64|arm64)(-secureboot)?\.iso$`)
+	// factoryPath is where the Image Factory serves the images of a schematic.
+	factoryPath = regexp.MustCompile(`/image/([0-9a-f]{64})/`)
+)
+
+// checkISOName compares what the name of an ISO file says with the configuration. The name is the path of a URL, or a
+// volume; only names of Talos' own form say something.
+func (r *resolver) checkISOName(path string, p *pool, image plan.BootImage, name, given string) {
+	if r.IsK3s() {
+		return // image.source is refused
+	}
+
+	// Whoever configures the nodes decides what is installed.
+	refuse := r.addProblemOnce
+	if r.Spec.Cluster.Bootstrap == spec.BootstrapExternal {
+		refuse = r.warnOnce
+	} else if m := factoryPath.FindStringSubmatch(name); m != nil {
+		r.checkISOSchematic(path, p, image, m[1], given)
+	}
+
+	m := talosISO.FindStringSubmatch(name)
+	if m == nil {
+		return
+	}
+
+	platform, arch, signed := spec.Platform(m[1]), m[2], m[3] != ""
+
+	if arch != "amd64" {
+		r.addProblemOnce(path, "is for another architecture than the VMs, which are amd64", given,
+			"use the file for amd64")
+	}
+
+	if want := r.Spec.Image.Platform; platform != want {
+		report, rule := r.warnOnce, `is for another platform than image.platform "`+string(want)+`"`
+		// Anything else comes up, and is installed for the platform of the configuration.
+		if platform == spec.PlatformMetal && r.Spec.Network.Addressing == spec.AddressingStatic {
+			report, rule = refuse, rule+": Talos on metal ignores the cloud-init drive, where nodes find their addresses"
+		}
+
+		report(path, rule, given, "change one of the two")
+	}
+
+	switch {
+	case signed && !image.SecureBoot:
+		refuse(path, "is for SecureBoot, and "+secureBootKey(p)+" is false: nodes would be installed without it", given,
+			"change one of the two")
+	case !signed && image.SecureBoot && !strings.Contains(strings.ToLower(name), "secureboot"):
+		refuse(path, "is not for SecureBoot, and "+secureBootKey(p)+" is true", given,
+			"use the file "+m[1]+"-"+arch+"-secureboot.iso, or change "+secureBootKey(p))
+	}
+}
+
+// checkISOSchematic: the installer brings what the configuration says that the image holds, and nothing else of it.
+func (r *resolver) checkISOSchematic(path string, p *pool, image plan.BootImage, id, given string) {
+	key := "image.schematic"
+	if p.Image.Schematic != nil || p.Image.ISO != nil {
+		key = p.path + ".image.schematic"
+	}
+
+	switch stated := r.Spec.Image.Schematic != nil || p.Image.Schematic != nil; {
+	case id == spec.VanillaSchematic:
+	case !stated:
+		r.addProblemOnce(key, "is required with the ISO file of a schematic: nodes would be installed without its "+
+			"extensions and kernel arguments", given,
+			"set "+key+": "+id+", or "+spec.VanillaSchematic+" to leave them out")
+	case image.SchematicID != "" && image.SchematicID != id && image.SchematicID != spec.VanillaSchematic:
+		r.warnOnce(path, "is the file of another schematic than "+key+", which new nodes are installed from", given,
+			"change one of the two, unless this is intended")
+	}
+}

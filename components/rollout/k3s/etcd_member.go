@@ -2,8 +2,6 @@ package k3s
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 
 	"talos-proxmox/components/etcd"
@@ -68,43 +66,4 @@ func (r *Removals) memberRemoval(l leavingNode, members []etcd.Member) etcd.Memb
 	}
 
 	return removal
-}
-
-// removeEtcdMember takes a server out of etcd. Its VM is shut down before: a K3s whose member is removed would be
-// started again by systemd, and join as another one.
-func (n *nodeRemoval) removeEtcdMember(ctx context.Context) error {
-	machine, there, err := n.serverVM(ctx, n.leavingNode, *n.server)
-
-	switch {
-	case err == nil && there && !machine.Stopped:
-		n.Progress("the VM of " + n.name + " is shut down")
-
-		if err = n.kube.MarkLeaving(ctx, n.name); err == nil {
-			err = n.Proxmox.Shutdown(ctx, machine)
-		}
-	case err == nil && !there && n.ready:
-		err = errors.New("no VM with its SMBIOS UUID is found, and it must be off before it leaves etcd")
-	}
-
-	if err != nil && (n.ready || !n.dead) {
-		return errors.Join(err, n.kube.Uncordon(context.WithoutCancel(ctx), n.name))
-	}
-
-	if err != nil {
-		n.Warn(fmt.Sprintf("%s is removed although it is unknown whether its VM is off: %v", n.name, err))
-	}
-
-	// The shutdown takes its time, and the member is removed by the name of the node.
-	if err := n.checkMachine(ctx); err != nil {
-		return errors.Join(err, n.kube.Uncordon(context.WithoutCancel(ctx), n.name))
-	}
-
-	n.Progress(n.name + " leaves etcd")
-
-	if err := n.kube.RemoveMember(ctx, n.name, n.Plan.NodeTimeout, n.Progress); err != nil {
-		return fmt.Errorf("etcd did not remove its member: %w. Its VM is off already: run 'pulumi up' again to complete "+
-			"its removal", err)
-	}
-
-	return nil
 }

@@ -215,8 +215,8 @@ func (c *Client) Uncordon(ctx context.Context, name string) error {
 // marked says that a node has the mark of a cordon of this program.
 func marked(n *corev1.Node) bool { return n.Annotations[cordonedBy] != "" }
 
-// cordonedByOthers says that another than the one who has set the mark has cordoned the node since: an operator may have
-// uncordoned it after a run that was cut off, and cordoned it again.
+// cordonedByOthers says that another than the one who has set the mark has cordoned the node since: an operator may
+// have uncordoned it after a run that was cut off, and cordoned it again.
 func cordonedByOthers(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
 		var fields struct {
@@ -262,7 +262,8 @@ func (c *Client) patchNode(ctx context.Context, name string, changes map[string]
 		return err
 	}
 
-	_, err = c.api.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	_, err = c.api.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

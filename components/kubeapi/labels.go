@@ -143,9 +143,9 @@ func registered(n *corev1.Node, annotation string, keys []string) []string {
 }
 
 // applyTexts brings all labels or annotations of a node in line, except for unknown ones. What is there already as
-// wanted is another's, unless it is noted, or one of the adopted.
+// wanted is another's, unless it is noted, or the node came with it when it registered.
 func applyTexts(n *corev1.Node, all *map[string]string, wanted map[string]string, path, annotation string,
-	unknown, adopted []string, found *LabelChanges,
+	unknown, atRegistration []string, found *LabelChanges,
 ) {
 	before := owned(n, annotation)
 
@@ -165,7 +165,7 @@ func applyTexts(n *corev1.Node, all *map[string]string, wanted map[string]string
 			continue
 		}
 
-		if there && !slices.Contains(before, key) && !slices.Contains(adopted, key) {
+		if there && !slices.Contains(before, key) && !slices.Contains(atRegistration, key) {
 			continue
 		}
 
@@ -208,12 +208,12 @@ func (w NodeLabels) applyTaints(n *corev1.Node, found *LabelChanges) {
 		return slices.IndexFunc(all, func(t corev1.Taint) bool { return taintID(t) == id })
 	}
 
-	var ours, adopted []string
+	var ours, atRegistration []string
 	for _, t := range w.Taints {
-		adopted = append(adopted, taintID(t))
+		atRegistration = append(atRegistration, taintID(t))
 	}
 
-	adopted = registered(n, ownedTaints, adopted)
+	atRegistration = registered(n, ownedTaints, atRegistration)
 
 	for _, t := range w.Taints {
 		id := taintID(t)
@@ -230,7 +230,7 @@ func (w NodeLabels) applyTaints(n *corev1.Node, found *LabelChanges) {
 			continue
 		}
 
-		if i >= 0 && !slices.Contains(before, id) && !slices.Contains(adopted, id) {
+		if i >= 0 && !slices.Contains(before, id) && !slices.Contains(atRegistration, id) {
 			continue
 		}
 

@@ -206,7 +206,8 @@ func clusterNetworks(p *plan.Plan) []requirement {
 
 // checkAddresses: Talos takes no address of the networks of pods and services for that of a node, and these hide what
 // else has one. Both configurations are of the same node: without patches, and with all.
-func (c *checker) checkAddresses(p *plan.Plan, pool plan.PlannedPool, node plan.Node, base, patched talosconfig.Provider,
+func (c *checker) checkAddresses(
+	p *plan.Plan, pool plan.PlannedPool, node plan.Node, base, patched talosconfig.Provider,
 	patches []spec.Patch,
 ) {
 	all := p.FixedAddresses()
@@ -286,8 +287,8 @@ func CheckRunningNetwork(running, wanted talosconfig.Provider) error {
 
 	if is, want := CNI(running), CNI(wanted); is == constants.FlannelCNI && want != is {
 		return spec.Problem{
-			Path: "cluster.cni.name", Rule: "does not change from flannel on a cluster that runs: Talos does not remove it, and " +
-				"pods would have two networks", Value: want, Remedy: remedy,
+			Path: "cluster.cni.name", Rule: "does not change from flannel on a cluster that runs: Talos does not remove it, " +
+				"and pods would have two networks", Value: want, Remedy: remedy,
 		}
 	}
 

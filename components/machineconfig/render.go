@@ -92,8 +92,8 @@ func machineType(role spec.Role) configmachine.Type {
 	return configmachine.TypeWorker
 }
 
-// applyPatch applies one patch. The text is a patch and nothing else: machinery's LoadPatches, and with it the provider,
-// takes a text like "@/etc/passwd" for the name of a file to read, which must not get that far.
+// applyPatch applies one patch. The text is a patch and nothing else: machinery's LoadPatches, and with it the
+// provider, takes a text like "@/etc/passwd" for the name of a file to read, which must not get that far.
 func applyPatch(cfg talosconfig.Provider, text string) (talosconfig.Provider, error) {
 	// Talos takes it for a list of no JSON patches, and then complains of those.
 	var content any

@@ -69,9 +69,9 @@ func (r *resolver) checkISOSchematic(path string, p *pool, image plan.BootImage,
 		key = p.path + ".image.schematic"
 	}
 
-	switch stated := r.Spec.Image.Schematic != nil || p.Image.Schematic != nil; {
+	switch isSet := r.Spec.Image.Schematic != nil || p.Image.Schematic != nil; {
 	case id == spec.VanillaSchematic:
-	case !stated:
+	case !isSet:
 		r.addProblemOnce(key, "is required with the ISO file of a schematic: nodes would be installed without its "+
 			"extensions and kernel arguments", given,
 			"set "+key+": "+id+", or "+spec.VanillaSchematic+" to leave them out")

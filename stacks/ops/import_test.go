@@ -20,8 +20,10 @@ func TestNext(t *testing.T) {
 
 	for _, c := range []struct{ project, file, want string }{
 		{".", filepath.Join(work, "backups", "dev.import.json"), "-s dev run import --file backups/dev.import.json "},
-		{"..", filepath.Join(work, "dev.import.json"),
-			"-C .. -s dev run import --file " + filepath.Base(work) + "/dev.import.json "},
+		{
+			"..", filepath.Join(work, "dev.import.json"),
+			"-C .. -s dev run import --file " + filepath.Base(work) + "/dev.import.json ",
+		},
 		{".", "state-backups/dev.import.json", "-s dev run import --file state-backups/dev.import.json "},
 	} {
 		var out strings.Builder

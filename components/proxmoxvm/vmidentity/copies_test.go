@@ -14,7 +14,7 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// TestNoCopy: a backup was restored beside a VM that is off, and runs in its place.
+// TestNoCopy: a restored backup runs in the place of a VM that is off.
 func TestNoCopy(t *testing.T) {
 	p := &plan.Plan{Cluster: "c", Distribution: "talos"}
 	own := proxmoxapi.VM{ID: 401, Name: "c-control-1", Host: "pve", Tags: OwnerTags(p), Stopped: true}

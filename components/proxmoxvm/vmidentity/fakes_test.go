@@ -17,7 +17,7 @@ type fakeProxmox struct {
 	err     error
 	machine *proxmoxapi.VM
 	config  proxmoxapi.VMConfig
-	// others are VMs beside the machine. All have its configuration.
+	// others are further VMs. All have its configuration.
 	others []proxmoxapi.VM
 }
 

@@ -160,8 +160,8 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 	return checkHost(m, c.Found.VM.Host, hookutil.String(args.OldOutputs, "nodeName"))
 }
 
-// checkNoCopy refuses to let a VM be started that is off while a copy of it runs: a restored backup has its SMBIOS UUID,
-// its addresses and its data of etcd, and two machines must not be one member.
+// checkNoCopy refuses to let a VM be started that is off while a copy of it runs: a restored backup has its SMBIOS
+// UUID, its addresses and its data of etcd, and two machines must not be one member.
 func (i *Identities) checkNoCopy(ctx context.Context, f Found) error {
 	if !f.VM.Stopped || f.Config.UUID == "" {
 		return nil

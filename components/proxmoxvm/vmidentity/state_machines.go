@@ -115,7 +115,8 @@ func (i *Identities) checkNoneDeleted(unread error) error {
 
 	return spec.Problem{
 		Path: "pools", Value: strings.Join(deleted, ", "),
-		Rule:   fmt.Sprintf("could not determine whether the state has the hooks that run before a node is deleted: %v", unread),
+		Rule: fmt.Sprintf("could not determine whether the state has the hooks that run before a node is deleted: %v",
+			unread),
 		Remedy: "run 'pulumi up' again; if the state is lost, restore it first",
 	}
 }

@@ -69,8 +69,8 @@ func (i *Identities) WarnUnrecorded() error {
 
 		if err := i.ctx.Log.Warn(fmt.Sprintf("VM %d (%s) on host %s has the tags of this cluster, and is neither in the "+
 			"configuration nor in the state: an interrupted run created it, or it is a copy. It is left alone. If it is not "+
-			"needed, delete its node ('kubectl delete node', if there is one) and the VM ('qm stop %d', 'qm destroy %d --purge' "+
-			"on host %s)", v.ID, v.Label(), v.Host, v.ID, v.ID, v.Host), nil); err != nil {
+			"needed, delete its node ('kubectl delete node', if there is one) and the VM ('qm stop %d', 'qm destroy %d "+
+			"--purge' on host %s)", v.ID, v.Label(), v.Host, v.ID, v.ID, v.Host), nil); err != nil {
 			return err
 		}
 	}

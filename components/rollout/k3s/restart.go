@@ -62,8 +62,8 @@ func (k *nodeRestart) Evaluate(ctx context.Context) (rollout.Work, error) {
 	return rollout.Work{Effect: impact.EffectReboot, KeepPods: k.isOnlyNode()}, nil
 }
 
-// checkNoQuorum checks that a server may stop while no server answers: those that may run are no quorum with it, by what
-// Proxmox VE says of their VMs. They may well be a cluster that merely cannot be reached from here.
+// checkNoQuorum checks that a server may stop while no server answers: those that may run are no quorum with it, by
+// what Proxmox VE says of their VMs. They may well be a cluster that merely cannot be reached from here.
 func (k *nodeRestart) checkNoQuorum(ctx context.Context) error {
 	servers, err := k.serverVMs(ctx)
 	if err != nil {

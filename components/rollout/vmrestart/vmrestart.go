@@ -431,8 +431,8 @@ const (
 	offGrace = 5 * time.Second
 )
 
-// holdRunning checks that a VM runs, with all that was asked for. Proxmox VE starts it after the task of its restart has
-// ended, which the provider does not wait for, and reports nowhere why it does not.
+// holdRunning checks that a VM runs, with all that was asked for. Proxmox VE starts it after the task of its restart
+// has ended, which the provider does not wait for, and reports nowhere why it does not.
 func (r *Hooks) holdRunning(ctx context.Context, n plan.Node, restarted bool) error {
 	v, there, err := r.Proxmox.Find(ctx, n.VMID)
 	if err != nil || !there {

@@ -80,6 +80,6 @@ func TestErrorsWithoutSecrets(t *testing.T) {
 	_, err = stack.ExportDecrypted(t.Context())
 	require.EqualError(t, err, "could not export stack: exit status 255: lost the connection")
 
-	err = brief(errors.New("it failed\ncode: 1\nstdout: a\nstderr: secret\nb\nstderr: error: why\n"))
+	err = brief(errors.New("it failed\ncode: 1\nstdout: a\nstderr: secret\nb\nstderr: error: why"))
 	require.EqualError(t, err, "it failed: why")
 }

@@ -8,9 +8,9 @@ import (
 	"talos-proxmox/components/rollout/talos/cluster"
 )
 
-// Bootstrap ensures that a cluster has one etcd for the whole of its life. The kubeconfig in the state is the record that
-// there has been one: it is created after the bootstrap and never replaced, so that only its creation starts a cluster.
-// After that, an etcd is begun only from a snapshot, or empty where the operator says so.
+// Bootstrap ensures that a cluster has one etcd for the whole of its life. The kubeconfig in the state is the record
+// that there has been one: it is created after the bootstrap and never replaced, so that only its creation starts a
+// cluster. After that, an etcd is begun only from a snapshot, or empty where the operator says so.
 type Bootstrap struct {
 	*cluster.Cluster
 

@@ -92,8 +92,8 @@ func (r *Changes) sendAndWatch(ctx context.Context, c nodeChange) error {
 		"'pulumi up' again", c.Name, err, r.revert(ctx, c, now.Configuration), settingPaths(settings))
 }
 
-// checkServesAsWanted checks that a node serves that has its configuration already: a run that was cut off may have sent
-// it.
+// checkServesAsWanted checks that a node serves that has its configuration already: a run that was cut off may have
+// sent it.
 func (r *Changes) checkServesAsWanted(ctx context.Context, c nodeChange) error {
 	watch := r.healthWatch(c)
 	// A worker may lack more to be ready than a kubelet.

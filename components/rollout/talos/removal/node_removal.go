@@ -72,8 +72,8 @@ func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ impact.Effect) (err
 	return n.verifyVM(ctx)
 }
 
-// verifyVM checks that the node runs in the VM that the state has. That is looked at last, right before anything is done
-// to it: a newer copy of the state may have replaced both.
+// verifyVM checks that the node runs in the VM that the state has. That is looked at last, right before anything is
+// done to it: a newer copy of the state may have replaced both.
 func (n *nodeRemoval) verifyVM(ctx context.Context) (err error) {
 	n.UUID, err = n.Identities.CheckLeaving(ctx, n.vmResource)
 	if errors.Is(err, vmidentity.ErrUnknown) {

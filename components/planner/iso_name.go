@@ -72,9 +72,9 @@ func (r *resolver) checkISOSchematic(path string, p *pool, image plan.BootImage,
 	switch isSet := r.Spec.Image.Schematic != nil || p.Image.Schematic != nil; {
 	case id == spec.VanillaSchematic:
 	case !isSet:
-		r.addProblemOnce(key, "is required with the ISO file of a schematic: nodes would be installed without its "+
-			"extensions and kernel arguments", given,
-			"set "+key+": "+id+", or "+spec.VanillaSchematic+" to leave them out")
+		// Nodes that run were installed so, and setting it upgrades them.
+		r.warnOnce(key, "is not set, and the ISO file is that of a schematic: nodes are installed without its extensions "+
+			"and kernel arguments", given, "set it to "+id+", unless none are needed")
 	case image.SchematicID != "" && image.SchematicID != id && image.SchematicID != spec.VanillaSchematic:
 		r.warnOnce(path, "is the file of another schematic than "+key+", which new nodes are installed from", given,
 			"change one of the two, unless this is intended")

@@ -30,9 +30,9 @@ func TestNamesOfISOFiles(t *testing.T) {
 	}{
 		"no schematic": {
 			iso: file(id, "metal-amd64.iso"),
-			problems: []string{"image.schematic: is required with the ISO file of a schematic: nodes would be installed " +
+			warnings: []string{"image.schematic: is not set, and the ISO file is that of a schematic: nodes are installed " +
 				"without its extensions and kernel arguments (given: " + file(id, "metal-amd64.iso").URL +
-				"); set image.schematic: " + id + ", or " + spec.VanillaSchematic + " to leave them out"},
+				"); set it to " + id + ", unless none are needed"},
 		},
 		"no schematic, installed by others": {
 			iso: file(id, "metal-amd64.iso"),

@@ -78,6 +78,8 @@ func removalProblems(gone []proxmoxapi.VM, p *plan.Plan, absent map[int]bool) sp
 	var (
 		problems      spec.Problems
 		all, controls []string
+		// alive are control planes that are not declared dead: they may have the data of etcd.
+		alive bool
 	)
 
 	for _, v := range gone {
@@ -85,6 +87,7 @@ func removalProblems(gone []proxmoxapi.VM, p *plan.Plan, absent map[int]bool) sp
 
 		if slices.Contains(v.Tags, string(spec.RoleControlPlane)) {
 			controls = append(controls, v.Label())
+			alive = alive || !vmidentity.DeclaredDead(p, v)
 		}
 	}
 
@@ -109,8 +112,8 @@ func removalProblems(gone []proxmoxapi.VM, p *plan.Plan, absent map[int]bool) sp
 		problems.Add("pools", fmt.Sprintf("%d of %d control planes would stay, and etcd needs %d of them: nothing is removed",
 			remaining, before, etcd.QuorumSize(before)),
 			"without "+strings.Join(controls, ", "), etcd.AtMost(before))
-	case !slices.ContainsFunc(p.ControlPlanes(), func(n plan.Node) bool { return !absent[n.VMID] }) &&
-		slices.ContainsFunc(controls, func(name string) bool { return !slices.Contains(p.ForceRemove, name) }):
+	case alive && !p.AcceptEmpty &&
+		!slices.ContainsFunc(p.ControlPlanes(), func(n plan.Node) bool { return !absent[n.VMID] }):
 		// The new ones would find no etcd among the nodes of the plan.
 		problems.Add("pools", "all control planes that have the data of etcd would leave in the update that creates the "+
 			"others: nothing is removed", "without "+strings.Join(controls, ", "),

@@ -235,7 +235,7 @@ func (c *Checker) checkNICs(ctx context.Context, nodes []plan.Node, vms []proxmo
 	settings []*proxmoxapi.Settings,
 ) error {
 	for i, n := range nodes {
-		if settings[i] == nil || settings[i].Current == nil {
+		if !c.mayChange(n, vms[i], settings[i]) {
 			continue
 		}
 
@@ -271,7 +271,7 @@ func (c *Checker) checkDatastores(ctx context.Context, nodes []plan.Node, vms []
 	settings []*proxmoxapi.Settings,
 ) error {
 	for i, n := range nodes {
-		if settings[i] == nil || settings[i].Current == nil {
+		if !c.mayChange(n, vms[i], settings[i]) {
 			continue
 		}
 
@@ -293,4 +293,11 @@ func (c *Checker) checkDatastores(ctx context.Context, nodes []plan.Node, vms []
 	}
 
 	return nil
+}
+
+// mayChange says that an update may change the VM of a node as it is: one that was moved by hand keeps its bridges and
+// datastores until the state is refreshed.
+func (c *Checker) mayChange(n plan.Node, v proxmoxapi.VM, settings *proxmoxapi.Settings) bool {
+	return settings != nil && settings.Current != nil && v.Host == n.Host && !c.Plan.Teardown &&
+		!slices.Contains(c.Plan.Replace, n.Name)
 }

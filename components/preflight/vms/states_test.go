@@ -1,6 +1,7 @@
 package vms
 
 import (
+	"cmp"
 	"context"
 	"testing"
 
@@ -97,7 +98,7 @@ func (s *settledVMs) Settings(context.Context, proxmoxapi.VM) (proxmoxapi.Settin
 
 // TestMTUOfExistingNodes: a change to a larger MTU than the bridge's is refused before the node is drained for it.
 func TestMTUOfExistingNodes(t *testing.T) {
-	n := plan.Node{Name: "a-1", Pool: "a", VMID: 401, NICs: []plan.Interface{{Bridge: "vmbr0", MTU: 9000}}}
+	n := plan.Node{Name: "a-1", Host: "pve", Pool: "a", VMID: 401, NICs: []plan.Interface{{Bridge: "vmbr0", MTU: 9000}}}
 	for name, c := range map[string]struct {
 		net0, want string
 	}{
@@ -132,8 +133,10 @@ func TestPlacesOfExistingNodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		bridge    string
 		datastore string // of another disk
+		host      string // of the VM, where it was moved by hand
 		want      string
 	}{
+		"a VM that was moved":           {bridge: "vmbr2", datastore: "fast", host: "pve2"},
 		"as it is":                      {bridge: "vmbr0"},
 		"a bridge that is there":        {bridge: "vmbr1"},
 		"a bridge that is not there":    {bridge: "vmbr2", want: "pools.a.nics: bridge not found on host pve"},
@@ -142,7 +145,7 @@ func TestPlacesOfExistingNodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := plan.Node{
-				Name: "a-1", Pool: "a", VMID: 401, NICs: []plan.Interface{{Bridge: c.bridge}},
+				Name: "a-1", Host: "pve", Pool: "a", VMID: 401, NICs: []plan.Interface{{Bridge: c.bridge}},
 				Disks: []plan.Disk{{Interface: "scsi0", Datastore: "local-lvm", SizeGiB: 40}},
 			}
 			if c.datastore != "" {
@@ -151,7 +154,7 @@ func TestPlacesOfExistingNodes(t *testing.T) {
 
 			h := &settledVMs{bridges: []proxmoxapi.Bridge{{Name: "vmbr0"}, {Name: "vmbr1"}}, current: current}
 			s := New(checks.New(&plan.Plan{Pools: []plan.PlannedPool{{Name: "a", Nodes: []plan.Node{n}}}}, h))
-			s.VMs = []proxmoxapi.VM{{ID: 401, Name: "a-1", Host: "pve"}}
+			s.VMs = []proxmoxapi.VM{{ID: 401, Name: "a-1", Host: cmp.Or(c.host, "pve")}}
 			require.NoError(t, s.CheckStates(t.Context()))
 
 			if c.want == "" {

@@ -22,8 +22,8 @@ func TestNoCopy(t *testing.T) {
 	running.Stopped = false
 
 	copied := proxmoxapi.VM{ID: 9401, Name: "c-control-1", Host: "pve2"}
-	off, other, unheard := copied, copied, copied
-	off.Stopped, other.Name = true, "web"
+	off, away, other, unheard := copied, copied, copied, copied
+	off.ID, off.Stopped, away.Unreachable, other.Name = 9402, true, true, "web"
 	unheard.Name, unheard.Tags = "", OwnerTags(p)
 
 	const refused = "c-control-1 (VMID 401) is off, and VM 9401 on host pve2 runs with its SMBIOS UUID"
@@ -37,6 +37,7 @@ func TestNoCopy(t *testing.T) {
 		"a copy that runs":              {vm: own, others: []proxmoxapi.VM{copied}, want: refused},
 		"a copy without a name yet":     {vm: own, others: []proxmoxapi.VM{unheard}, want: refused},
 		"a copy that is off":            {vm: own, others: []proxmoxapi.VM{off}},
+		"on a host that is down":        {vm: own, others: []proxmoxapi.VM{away}},
 		"a VM of another name":          {vm: own, others: []proxmoxapi.VM{other}},
 		"the VM runs, and so does one":  {vm: running, others: []proxmoxapi.VM{copied}},
 		"the copy is read after others": {vm: own, others: []proxmoxapi.VM{off, other, copied}, want: refused},
@@ -68,6 +69,9 @@ func TestLeavingControlPlanes(t *testing.T) {
 	found, err := NewIdentities(nil, p, &fakeProxmox{others: []proxmoxapi.VM{
 		vm(401, "c-control-1", "controlplane"), vm(402, "c-control-2", "controlplane"),
 		vm(403, "c-control-3", "controlplane"), vm(501, "c-worker-1", "worker"),
+		// Its host is down for long; and a template.
+		vm(405, "", "controlplane"),
+		{ID: 9000, Template: true, Tags: append(OwnerTags(p), "controlplane")},
 		{ID: 404, Name: "d-control-1", Tags: []string{"d", "talos", "controlplane"}},
 	}}, nil).LeavingControlPlanes(t.Context())
 	require.NoError(t, err)

@@ -27,6 +27,11 @@ func (s *fakeProxmox) VMs(context.Context) ([]proxmoxapi.VM, error) {
 		all = append(all, *s.machine)
 	}
 
+	// Only the host of a VM knows these.
+	for i := range all {
+		all[i].Stopped, all[i].Unreachable = false, false
+	}
+
 	return all, s.err
 }
 
@@ -35,6 +40,10 @@ func (s *fakeProxmox) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfi
 }
 
 func (s *fakeProxmox) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
+	if i := slices.IndexFunc(s.others, func(v proxmoxapi.VM) bool { return v.ID == vmid }); i >= 0 {
+		return s.others[i], true, nil
+	}
+
 	if s.machine == nil || s.machine.ID != vmid {
 		return proxmoxapi.VM{}, false, s.err
 	}

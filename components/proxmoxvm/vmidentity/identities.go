@@ -77,16 +77,22 @@ func (i *Identities) VMs(ctx context.Context) ([]proxmoxapi.VM, error) {
 }
 
 // LeavingControlPlanes are the VMs of control planes that have left the plan, without those that the operator has
-// declared dead: the data of etcd may be on them.
+// declared dead: the data of etcd may be on them. Of a VM on a host that is down for long, no name is known.
 func (i *Identities) LeavingControlPlanes(ctx context.Context) ([]proxmoxapi.VM, error) {
 	all, err := i.VMs(ctx)
 
 	return slices.DeleteFunc(all, func(v proxmoxapi.VM) bool {
 		_, _, planned := NodeByVMID(i.plan, v.ID)
 
-		return planned || !slices.Contains(v.Tags, string(spec.RoleControlPlane)) ||
-			slices.Contains(i.plan.ForceRemove, v.Name)
+		return planned || v.Template || v.Container || !slices.Contains(v.Tags, string(spec.RoleControlPlane)) ||
+			DeclaredDead(i.plan, v)
 	}), err
+}
+
+// DeclaredDead says that the operator has declared the node of a VM dead. Proxmox VE forgets the names of VMs on a host
+// that is down for long: where nodes are declared dead, one without a name is taken for one of them.
+func DeclaredDead(p *plan.Plan, v proxmoxapi.VM) bool {
+	return slices.Contains(p.ForceRemove, v.Name) || v.Name == "" && len(p.ForceRemove) > 0
 }
 
 // Announce is a hook that runs before a VM is created, and in previews.
@@ -173,13 +179,25 @@ func (i *Identities) checkNoCopy(ctx context.Context, f Found) error {
 	}
 
 	for _, v := range vms {
+		_, _, planned := NodeByVMID(i.plan, v.ID)
 		// Soon after a VM was created, only its tags are known.
 		alike := v.Name == f.VM.Name || v.Name == "" && OfCluster(v, i.plan)
-		if v.ID == f.VM.ID || v.Stopped || v.Container || v.Template || !alike {
+
+		if v.ID == f.VM.ID || v.Container || v.Template || !alike || planned || i.inState(v.ID) {
 			continue
 		}
 
-		config, err := i.proxmox.Config(ctx, v)
+		// Only its host knows whether it runs. On one that does not answer, nothing is known of a copy.
+		v, there, err := i.proxmox.Find(ctx, v.ID)
+		if err == nil && (!there || v.Stopped || v.Unreachable) {
+			continue
+		}
+
+		var config proxmoxapi.VMConfig
+		if err == nil {
+			config, err = i.proxmox.Config(ctx, v)
+		}
+
 		if err != nil {
 			return fmt.Errorf("%s is off, and could not determine whether VM %d (%s) on host %s is a copy that runs in its "+
 				"place: %w", f.VM.Label(), v.ID, v.Label(), v.Host, err)

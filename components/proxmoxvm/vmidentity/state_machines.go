@@ -54,16 +54,16 @@ const afterRelease = "cannot take effect in the first update after one with life
 // CheckReleased refuses to delete nodes while the state of a released cluster has no hooks for it: nodes that have left
 // the plan, and those that are replaced for the first time.
 func (i *Identities) CheckReleased() error {
+	if i.plan.Teardown {
+		return nil
+	}
+
 	i.readOnce()
 
 	i.mu.Lock()
 	defer i.mu.Unlock()
 
-	if i.plan.Teardown {
-		return nil
-	}
-
-	if i.unread != nil {
+	if i.unread != nil && !i.ctx.DryRun() {
 		return i.checkNoneDeleted(i.unread)
 	}
 
@@ -104,7 +104,7 @@ func (i *Identities) checkNoneDeleted(unread error) error {
 	deleted := slices.Clone(i.plan.Replace)
 
 	for _, v := range vms {
-		if _, _, planned := NodeByVMID(i.plan, v.ID); !planned {
+		if _, _, planned := NodeByVMID(i.plan, v.ID); !planned && !v.Template && !v.Container {
 			deleted = append(deleted, v.Label())
 		}
 	}

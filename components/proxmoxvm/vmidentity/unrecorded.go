@@ -63,7 +63,12 @@ func (i *Identities) WarnUnrecorded() error {
 	}
 
 	for _, v := range vms {
-		if _, _, planned := NodeByVMID(i.plan, v.ID); planned || i.inState(v.ID) || v.Unreachable || v.Template {
+		if _, _, planned := NodeByVMID(i.plan, v.ID); planned || i.inState(v.ID) || v.Template || v.Container {
+			continue
+		}
+
+		// Only of the host is it known whether it answers.
+		if now, there, err := i.proxmox.Find(i.ctx.Context(), v.ID); err != nil || !there || now.Unreachable {
 			continue
 		}
 

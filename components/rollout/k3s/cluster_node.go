@@ -71,9 +71,6 @@ func (c *Cluster) checkStatus(ctx context.Context, n plan.Node, e impact.Effect)
 
 	status.answered = true
 
-	// A hook may run before the addresses of the other servers are known.
-	c.discovery.Locate(ctx, c.Plan.ControlPlanes(), c.Addresses)
-
 	nodes, err := kube.Nodes(ctx)
 	if err != nil {
 		return status, err

@@ -58,14 +58,8 @@ func (c *Cluster) sendDatastore(ctx context.Context, n plan.Node) error {
 		}
 	}
 
-	// A server that has left the plan may have the etcd of the cluster.
-	leaving, err := c.Identities.LeavingControlPlanes(ctx)
-	if err != nil {
-		return wait.For("the VMs of the cluster (%v)", wait.Reason(err))
-	}
-
-	for _, v := range leaving {
-		known.Servers = append(known.Servers, v.Label())
+	if err := c.addLeavingServers(ctx, &known); err != nil {
+		return err
 	}
 
 	settings, waitingFor, err := known.Settings()
@@ -78,6 +72,25 @@ func (c *Cluster) sendDatastore(ctx context.Context, n plan.Node) error {
 	}
 
 	return c.writeDatastore(ctx, n, settings)
+}
+
+// addLeavingServers adds the servers that have left the plan: one of them may have the etcd of the cluster, unless the
+// operator accepts an empty one.
+func (c *Cluster) addLeavingServers(ctx context.Context, known *k3sconfig.Datastore) error {
+	if c.Plan.AcceptEmpty {
+		return nil
+	}
+
+	leaving, err := c.Identities.LeavingControlPlanes(ctx)
+	if err != nil {
+		return wait.For("the VMs of the cluster (%v)", wait.Reason(err))
+	}
+
+	for _, v := range leaving {
+		known.Servers = append(known.Servers, v.Label())
+	}
+
+	return nil
 }
 
 // writeDatastore gives a server what its installation waits for.

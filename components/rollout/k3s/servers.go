@@ -104,6 +104,9 @@ func (c *Cluster) SetUpOn(ctx context.Context, n plan.Node) (string, error) {
 func (c *Cluster) votingServers(
 	ctx context.Context, kube *kubeapi.Client, nodes []kubeapi.Node,
 ) ([]etcd.Member, error) {
+	// A hook may run before the addresses of the other servers are known.
+	c.discovery.Locate(ctx, c.Plan.ControlPlanes(), c.Addresses)
+
 	members, err := c.etcdMembers(ctx, kube)
 	if err != nil {
 		return nil, err
@@ -113,6 +116,12 @@ func (c *Cluster) votingServers(
 		listed := slices.ContainsFunc(members, func(m etcd.Member) bool { return m.Name == n.Name })
 		if !listed && c.isPlannedServer(n.Name) {
 			members = append(members, etcd.Member{Name: n.Name, Problem: c.serverProblem(ctx, n)})
+		}
+	}
+
+	for i, m := range members {
+		if m.Problem == "" && c.isPlannedServer(m.Name) && c.Addresses.Get(m.Name) == "" {
+			members[i].Problem = "its address is not known, because its guest agent does not report it"
 		}
 	}
 
@@ -163,15 +172,13 @@ func (c *Cluster) isPlannedServer(name string) bool {
 }
 
 // serverProblem is why a server is not healthy; empty: it is. What Kubernetes says of a node is old by up to a minute,
-// so the server's own API server is asked, which has its answer from its own member of etcd. Of one that has left the
-// plan no address is known, so Kubernetes is believed.
+// so the server's own API server is asked, which has its answer from its own member of etcd. Where no address is known,
+// as of one that has left the plan, Kubernetes is believed.
 func (c *Cluster) serverProblem(ctx context.Context, server kubeapi.Node) string {
-	switch known := c.Addresses.Get(server.Name) != ""; {
+	switch {
 	case !server.Ready:
 		return "it is not ready in Kubernetes"
-	case !known && c.isPlannedServer(server.Name):
-		return "its address is not known, because its guest agent does not report it"
-	case !known:
+	case c.Addresses.Get(server.Name) == "":
 		return ""
 	}
 

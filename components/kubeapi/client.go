@@ -62,6 +62,7 @@ func newClient(kubeconfig []byte, address string, explain func(error) error) (*C
 
 	config.Host = "https://" + net.JoinHostPort(address, port)
 	config.Timeout = requestTimeout
+	config.QPS = -1 // there are as many requests as nodes
 	// What is deprecated in a cluster is not said here.
 	config.WarningHandler = rest.NoWarnings{}
 

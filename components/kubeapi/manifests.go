@@ -97,10 +97,7 @@ type resources struct {
 }
 
 func (c *Client) resources() (resources, error) {
-	config := rest.CopyConfig(c.config)
-	config.QPS = -1 // there are as many requests as objects
-
-	api, err := dynamic.NewForConfig(config)
+	api, err := dynamic.NewForConfig(c.config)
 
 	return resources{
 		api, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.api.Discovery())),

@@ -29,7 +29,8 @@ func generateBase(p *plan.Plan, role spec.Role) (talosconfig.Provider, error) {
 	return render(p, role, bundle)
 }
 
-// FullConfiguration is the configuration of a node of a cluster that has these secrets, with all patches. It holds
+// FullConfiguration is the configuration of a node of a cluster that has these secrets, with all patches: what ops
+// generate writes. In an update, the provider renders it from the same patches. It holds
 // them.
 func FullConfiguration(p *plan.Plan, node plan.Node, bundle *secrets.Bundle) (talosconfig.Provider, error) {
 	config, err := render(p, node.Role, bundle)

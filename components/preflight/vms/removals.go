@@ -29,6 +29,8 @@ func (c *Checker) CheckRemovals(ctx context.Context) error {
 		return nil
 	}
 
+	gone = slices.DeleteFunc(gone, c.neverNode)
+
 	for _, v := range gone {
 		if v.Unreachable {
 			// What the hook of its deletion says in a preview comes after the program has ended.
@@ -49,6 +51,14 @@ func (c *Checker) CheckRemovals(ctx context.Context) error {
 	c.Problems = append(c.Problems, removalProblems(gone, c.Plan, c.Absent)...)
 
 	return nil
+}
+
+// neverNode says that a VM with the tags of the cluster is no node that leaves: a template, or the copy of a node that is
+// there, such as a restored backup.
+func (c *Checker) neverNode(v proxmoxapi.VM) bool {
+	return v.Template || v.Container || slices.ContainsFunc(c.Plan.Nodes(), func(n plan.Node) bool {
+		return n.Name == v.Name && !c.Absent[n.VMID]
+	})
 }
 
 // nameInUse finds another cluster of the same name: its control planes are there, and of this one's nodes there is

@@ -104,6 +104,23 @@ func TestRemovals(t *testing.T) {
 	}
 }
 
+// TestNeverNodes: templates with the tags of the cluster, and copies of nodes that are there, do not leave it.
+func TestNeverNodes(t *testing.T) {
+	p := &plan.Plan{
+		Distribution: spec.DistributionTalos, Cluster: "c", Bootstrap: spec.BootstrapPulumi, Teardown: true,
+		Pools: []plan.PlannedPool{{Role: spec.RoleControlPlane, Nodes: []plan.Node{{VMID: 401, Name: "c-control-1"}}}},
+	}
+	tags := []string{"c", "controlplane", "talos"}
+	s := New(checks.New(p, preflighttest.FixedVMs{Listed: []proxmoxapi.VM{
+		{ID: 401, Name: "c-control-1", Host: "pve", Tags: tags}, {ID: 9401, Name: "c-control-1", Host: "pve", Tags: tags},
+		{ID: 9000, Name: "c-template", Host: "pve", Tags: tags, Template: true},
+	}}))
+
+	require.NoError(t, s.Read(t.Context()))
+	require.NoError(t, s.CheckRemovals(t.Context()))
+	assert.Empty(t, s.Problems)
+}
+
 func TestProtectedStays(t *testing.T) {
 	p := &plan.Plan{Distribution: spec.DistributionTalos, Cluster: "c", Bootstrap: spec.BootstrapPulumi}
 	s := New(checks.New(p, protectedVMs{preflighttest.FixedVMs{Listed: []proxmoxapi.VM{{

@@ -188,14 +188,14 @@ func (i *Identities) checkNoCopy(ctx context.Context, f Found) error {
 		}
 
 		// Only its host knows whether it runs. On one that does not answer, nothing is known of a copy.
-		v, there, err := i.proxmox.Find(ctx, v.ID)
-		if err == nil && (!there || v.Stopped || v.Unreachable) {
+		now, there, err := i.proxmox.Find(ctx, v.ID)
+		if err == nil && (!there || now.Stopped || now.Unreachable) {
 			continue
 		}
 
 		var config proxmoxapi.VMConfig
 		if err == nil {
-			config, err = i.proxmox.Config(ctx, v)
+			config, err = i.proxmox.Config(ctx, now)
 		}
 
 		if err != nil {
@@ -206,8 +206,7 @@ func (i *Identities) checkNoCopy(ctx context.Context, f Found) error {
 		if strings.EqualFold(config.UUID, f.Config.UUID) {
 			return fmt.Errorf("%s (VMID %d) is off, and VM %d on host %s runs with its SMBIOS UUID: a copy, such as a restored "+
 				"backup, runs in its place, and two machines must not be one node. The VM is not changed, because that "+
-				"would start it: shut down the copy, or give the copy another UUID, then run the same command again",
-				f.VM.Label(), f.VM.ID, v.ID, v.Host)
+				"would start it: shut down the copy, then run the same command again", f.VM.Label(), f.VM.ID, v.ID, v.Host)
 		}
 	}
 

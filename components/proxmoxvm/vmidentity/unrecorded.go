@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/wait"
 )
 
@@ -13,7 +15,7 @@ import (
 // state has.
 func (i *Identities) checkUnrecorded(ctx context.Context, f Found) error {
 	_, _, planned := NodeByVMID(i.plan, f.VM.ID)
-	if i.Joined == nil || planned || slices.Contains(i.plan.ForceRemove, f.VM.Name) {
+	if i.Joined == nil || planned {
 		return nil
 	}
 
@@ -21,6 +23,12 @@ func (i *Identities) checkUnrecorded(ctx context.Context, f Found) error {
 
 	if !i.unrecorded(f.VM.ID) {
 		return nil
+	}
+
+	if slices.Contains(i.plan.ForceRemove, f.VM.Name) {
+		return i.ctx.Log.Warn(fmt.Sprintf("%s is deleted, and the state does not have whether its node has joined the "+
+			"cluster: if Kubernetes lists it, delete it there ('kubectl delete node %s'), and, if it was a control plane of "+
+			"Talos, its etcd member ('talosctl etcd members', 'talosctl etcd remove-member')", f.VM.Label(), f.VM.Name), nil)
 	}
 
 	if i.ctx.DryRun() {
@@ -51,15 +59,19 @@ func (i *Identities) checkUnrecorded(ctx context.Context, f Found) error {
 // WarnUnrecorded warns of VMs with the tags of the cluster that neither the plan nor the state has: an interrupted run
 // may have created them, and no run deletes them.
 func (i *Identities) WarnUnrecorded() error {
+	if i.plan.Teardown {
+		return nil
+	}
+
 	i.readOnce()
 
-	if i.unread != nil || i.plan.Teardown {
+	if i.unread != nil {
 		return nil
 	}
 
 	vms, err := i.VMs(i.ctx.Context())
 	if err != nil {
-		return fmt.Errorf("could not determine which VMs have the tags of the cluster: %w", err)
+		return i.ctx.Log.Warn(fmt.Sprintf("could not determine which VMs have the tags of the cluster: %v", err), nil)
 	}
 
 	for _, v := range vms {
@@ -72,15 +84,27 @@ func (i *Identities) WarnUnrecorded() error {
 			continue
 		}
 
-		if err := i.ctx.Log.Warn(fmt.Sprintf("VM %d (%s) on host %s has the tags of this cluster, and is neither in the "+
-			"configuration nor in the state: an interrupted run created it, or it is a copy. It is left alone. If it is not "+
-			"needed, delete its node ('kubectl delete node', if there is one) and the VM ('qm stop %d', 'qm destroy %d "+
-			"--purge' on host %s)", v.ID, v.Label(), v.Host, v.ID, v.ID, v.Host), nil); err != nil {
+		if err := i.ctx.Log.Warn(i.unrecordedVM(v), nil); err != nil {
 			return err
 		}
 	}
 
 	return nil
+}
+
+// unrecordedVM is what to say of a VM that neither the plan nor the state has.
+func (i *Identities) unrecordedVM(v proxmoxapi.VM) string {
+	what := fmt.Sprintf("VM %d (%s) on host %s has the tags of this cluster, and is neither in the configuration nor in the "+
+		"state: ", v.ID, v.Label(), v.Host)
+
+	if slices.ContainsFunc(i.plan.Nodes(), func(n plan.Node) bool { return n.Name == v.Name }) {
+		return what + "it is a copy of the VM of " + v.Name + ", and must not run while that VM does. It is left alone: delete " +
+			"it if it is not needed, or take the tags off it"
+	}
+
+	return what + fmt.Sprintf("an interrupted run created it, or it is a copy. It is left alone. If Kubernetes lists its "+
+		"node, put the node back into the configuration, run 'go run ./stacks/ops import', 'pulumi up', then remove it. If it "+
+		"does not, delete the VM ('qm stop %d', 'qm destroy %d --purge' on host %s)", v.ID, v.ID, v.Host)
 }
 
 // inState says that the state has a VM with a VMID.

@@ -98,9 +98,14 @@ func (c *Cluster) checkDisruption(
 	}
 
 	if status.registered && !status.Ready {
+		// Of a server without an address, Kubernetes is believed: it may be what the quorum needs.
 		err = etcd.CanStop(members, n.Name)
-	} else if err = c.checkLeaving(members, n.Name); err == nil {
-		err = etcd.CheckDisruption(members, n.Name, impact.EffectReboot)
+	} else {
+		c.markSilent(members)
+
+		if err = c.checkLeaving(members, n.Name); err == nil {
+			err = etcd.CheckDisruption(members, n.Name, impact.EffectReboot)
+		}
 	}
 
 	if err != nil {
@@ -141,7 +146,7 @@ func (c *Cluster) checkLeaving(members []etcd.Member, name string) error {
 		return spec.Blocked(
 			fmt.Sprintf("%s is no longer in the plan, but still a member of etcd, and not healthy (%s)", m, m.Problem),
 			"remove it in an update of its own: take back what else is changed, run 'pulumi up', then make the other "+
-				"changes again",
+				"changes again; or, if it has no VM any more, delete its node ('kubectl delete node "+m.Name+"')",
 		)
 	}
 

@@ -87,7 +87,14 @@ func (c *Cluster) addLeavingServers(ctx context.Context, known *k3sconfig.Datast
 	}
 
 	for _, v := range leaving {
-		known.Servers = append(known.Servers, v.Label())
+		name := v.Label() + " (it has left the configuration; if it is dead, name it in lifecycle.forceRemove)"
+
+		switch up, err := c.hasBeenUp(ctx, plan.Node{VMID: v.ID}); {
+		case err != nil:
+			known.Unknown = append(known.Unknown, fmt.Sprintf("%s (%v)", name, wait.Reason(err)))
+		case up:
+			known.Servers = append(known.Servers, name)
+		}
 	}
 
 	return nil

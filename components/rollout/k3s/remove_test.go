@@ -307,7 +307,8 @@ func TestCheckDisruptionWhileServersLeave(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualError(t, check(), "edge-server-4 is no longer in the plan, but still a member of etcd, and not healthy "+
 		"(it is not ready in Kubernetes); remove it in an update of its own: take back what else is changed, run "+
-		"'pulumi up', then make the other changes again")
+		"'pulumi up', then make the other changes again; or, if it has no VM any more, delete its node ('kubectl delete "+
+		"node edge-server-4')")
 
 	for name, annotations := range map[string]map[string]string{
 		"its member was removed": {

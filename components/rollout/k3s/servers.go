@@ -119,13 +119,17 @@ func (c *Cluster) votingServers(
 		}
 	}
 
+	return members, nil
+}
+
+// markSilent marks planned servers that are healthy by what Kubernetes says alone: their own API server could not be
+// asked.
+func (c *Cluster) markSilent(members []etcd.Member) {
 	for i, m := range members {
 		if m.Problem == "" && c.isPlannedServer(m.Name) && c.Addresses.Get(m.Name) == "" {
 			members[i].Problem = "its address is not known, because its guest agent does not report it"
 		}
 	}
-
-	return members, nil
 }
 
 // etcdMembers are those of etcd, as Kubernetes knows them: those of servers, too, that the plan has no longer.

@@ -53,8 +53,8 @@ func (c *Checker) CheckRemovals(ctx context.Context) error {
 	return nil
 }
 
-// neverNode says that a VM with the tags of the cluster is no node that leaves: a template, or the copy of a node that is
-// there, such as a restored backup.
+// neverNode says that a VM with the tags of the cluster is no node that leaves: a template, or the copy of a node that
+// is there, such as a restored backup.
 func (c *Checker) neverNode(v proxmoxapi.VM) bool {
 	return v.Template || v.Container || slices.ContainsFunc(c.Plan.Nodes(), func(n plan.Node) bool {
 		return n.Name == v.Name && !c.Absent[n.VMID]

@@ -94,17 +94,17 @@ func (i *Identities) WarnUnrecorded() error {
 
 // unrecordedVM is what to say of a VM that neither the plan nor the state has.
 func (i *Identities) unrecordedVM(v proxmoxapi.VM) string {
-	what := fmt.Sprintf("VM %d (%s) on host %s has the tags of this cluster, and is neither in the configuration nor in the "+
-		"state: ", v.ID, v.Label(), v.Host)
+	what := fmt.Sprintf("VM %d (%s) on host %s has the tags of this cluster, and is neither in the configuration nor in "+
+		"the state: ", v.ID, v.Label(), v.Host)
 
 	if slices.ContainsFunc(i.plan.Nodes(), func(n plan.Node) bool { return n.Name == v.Name }) {
-		return what + "it is a copy of the VM of " + v.Name + ", and must not run while that VM does. It is left alone: delete " +
-			"it if it is not needed, or take the tags off it"
+		return what + "it is a copy of the VM of " + v.Name + ", and must not run while that VM does. It is left alone: " +
+			"delete it if it is not needed, or take the tags off it"
 	}
 
 	return what + fmt.Sprintf("an interrupted run created it, or it is a copy. It is left alone. If Kubernetes lists its "+
-		"node, put the node back into the configuration, run 'go run ./stacks/ops import', 'pulumi up', then remove it. If it "+
-		"does not, delete the VM ('qm stop %d', 'qm destroy %d --purge' on host %s)", v.ID, v.ID, v.Host)
+		"node, put the node back into the configuration, run 'go run ./stacks/ops import', 'pulumi up', then remove it. If "+
+		"it does not, delete the VM ('qm stop %d', 'qm destroy %d --purge' on host %s)", v.ID, v.ID, v.Host)
 }
 
 // inState says that the state has a VM with a VMID.

@@ -112,7 +112,8 @@ func TestNeverNodes(t *testing.T) {
 	}
 	tags := []string{"c", "controlplane", "talos"}
 	s := New(checks.New(p, preflighttest.FixedVMs{Listed: []proxmoxapi.VM{
-		{ID: 401, Name: "c-control-1", Host: "pve", Tags: tags}, {ID: 9401, Name: "c-control-1", Host: "pve", Tags: tags},
+		{ID: 401, Name: "c-control-1", Host: "pve", Tags: tags},
+		{ID: 9401, Name: "c-control-1", Host: "pve", Tags: tags},
 		{ID: 9000, Name: "c-template", Host: "pve", Tags: tags, Template: true},
 	}}))
 

@@ -101,7 +101,7 @@ func (c *Cluster) checkDisruption(
 		// Of a server without an address, Kubernetes is believed: it may be what the quorum needs.
 		err = etcd.CanStop(members, n.Name)
 	} else {
-		c.markSilent(members)
+		c.markWithoutAddress(members)
 
 		if err = c.checkLeaving(members, n.Name); err == nil {
 			err = etcd.CheckDisruption(members, n.Name, impact.EffectReboot)

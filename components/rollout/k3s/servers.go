@@ -122,9 +122,9 @@ func (c *Cluster) votingServers(
 	return members, nil
 }
 
-// markSilent marks planned servers that are healthy by what Kubernetes says alone: their own API server could not be
+// markWithoutAddress marks planned servers that are healthy by what Kubernetes says alone: their own API server could not be
 // asked.
-func (c *Cluster) markSilent(members []etcd.Member) {
+func (c *Cluster) markWithoutAddress(members []etcd.Member) {
 	for i, m := range members {
 		if m.Problem == "" && c.isPlannedServer(m.Name) && c.Addresses.Get(m.Name) == "" {
 			members[i].Problem = "its address is not known, because its guest agent does not report it"

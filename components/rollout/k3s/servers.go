@@ -122,8 +122,8 @@ func (c *Cluster) votingServers(
 	return members, nil
 }
 
-// markWithoutAddress marks planned servers that are healthy by what Kubernetes says alone: their own API server could not
-// be asked.
+// markWithoutAddress marks planned servers that are healthy by what Kubernetes says alone: their own API server could
+// not be asked.
 func (c *Cluster) markWithoutAddress(members []etcd.Member) {
 	for i, m := range members {
 		if m.Problem == "" && c.isPlannedServer(m.Name) && c.Addresses.Get(m.Name) == "" {

@@ -76,16 +76,25 @@ func (i *Identities) VMs(ctx context.Context) ([]proxmoxapi.VM, error) {
 	return slices.DeleteFunc(all, func(v proxmoxapi.VM) bool { return !OfCluster(v, i.plan) }), err
 }
 
-// LeavingControlPlanes are the VMs of control planes that have left the plan, without those that the operator has
-// declared dead: the data of etcd may be on them. Of a VM on a host that is down for long, no name is known.
-func (i *Identities) LeavingControlPlanes(ctx context.Context) ([]proxmoxapi.VM, error) {
+// unplannedVMs are the VMs with the tags of the cluster that are of no node of the plan. Templates and containers never
+// were nodes.
+func (i *Identities) unplannedVMs(ctx context.Context) ([]proxmoxapi.VM, error) {
 	all, err := i.VMs(ctx)
 
 	return slices.DeleteFunc(all, func(v proxmoxapi.VM) bool {
 		_, _, planned := NodeByVMID(i.plan, v.ID)
 
-		return planned || v.Template || v.Container || !slices.Contains(v.Tags, string(spec.RoleControlPlane)) ||
-			DeclaredDead(i.plan, v)
+		return planned || v.Template || v.Container
+	}), err
+}
+
+// LeavingControlPlanes are the VMs of control planes that have left the plan, without those that the operator has
+// declared dead: the data of etcd may be on them. Of a VM on a host that is down for long, no name is known.
+func (i *Identities) LeavingControlPlanes(ctx context.Context) ([]proxmoxapi.VM, error) {
+	all, err := i.unplannedVMs(ctx)
+
+	return slices.DeleteFunc(all, func(v proxmoxapi.VM) bool {
+		return !slices.Contains(v.Tags, string(spec.RoleControlPlane)) || DeclaredDead(i.plan, v)
 	}), err
 }
 
@@ -573,15 +582,10 @@ func (i *Identities) stateSetUp(vmid int) (uuid string, certain bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 
-	setUp := i.unread != nil || i.plan.Teardown
+	m, _ := i.byVMID(vmid)
+	setUp := m.setUp || i.unread != nil || i.plan.Teardown
 
-	for _, m := range i.state {
-		if m.VMID == vmid {
-			uuid, setUp = m.setUpOn, setUp || m.setUp
-		}
-	}
-
-	return uuid, !setUp || i.creating[vmid] || i.shown[vmid] || i.ctx.DryRun() && i.warned[vmid]
+	return m.setUpOn, !setUp || i.creating[vmid] || i.shown[vmid] || i.ctx.DryRun() && i.warned[vmid]
 }
 
 // unknownSetUp says what to do about a VM of which it is not known whether a node was set up on it. In a preview, it is

@@ -96,17 +96,14 @@ func (i *Identities) CheckReleased() error {
 
 // checkNoneDeleted refuses to delete nodes while it is not known whether the state has the hooks for it.
 func (i *Identities) checkNoneDeleted(unread error) error {
-	vms, err := i.VMs(i.ctx.Context())
+	leaving, err := i.unplannedVMs(i.ctx.Context())
 	if err != nil {
 		return err
 	}
 
 	deleted := slices.Clone(i.plan.Replace)
-
-	for _, v := range vms {
-		if _, _, planned := NodeByVMID(i.plan, v.ID); !planned && !v.Template && !v.Container {
-			deleted = append(deleted, v.Label())
-		}
+	for _, v := range leaving {
+		deleted = append(deleted, v.Label())
 	}
 
 	if len(deleted) == 0 {
@@ -233,13 +230,20 @@ func (i *Identities) stateMachine(ctx context.Context, vmid int) (stateMachine, 
 	i.mu.Lock()
 	defer i.mu.Unlock()
 
+	m, there := i.byVMID(vmid)
+
+	return m, there, nil
+}
+
+// byVMID is the VM that the state has with a VMID. The caller holds the lock.
+func (i *Identities) byVMID(vmid int) (stateMachine, bool) {
 	for _, m := range i.state {
 		if m.VMID == vmid {
-			return m, true, nil
+			return m, true
 		}
 	}
 
-	return stateMachine{}, false, nil
+	return stateMachine{}, false
 }
 
 // InStack says that a VM has the VMID of a node, or of a VM of the state. Where this run does not read the state, as in

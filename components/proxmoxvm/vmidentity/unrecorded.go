@@ -69,13 +69,13 @@ func (i *Identities) WarnUnrecorded() error {
 		return nil
 	}
 
-	vms, err := i.VMs(i.ctx.Context())
+	vms, err := i.unplannedVMs(i.ctx.Context())
 	if err != nil {
 		return i.ctx.Log.Warn(fmt.Sprintf("could not determine which VMs have the tags of the cluster: %v", err), nil)
 	}
 
 	for _, v := range vms {
-		if _, _, planned := NodeByVMID(i.plan, v.ID); planned || i.inState(v.ID) || v.Template || v.Container {
+		if i.inState(v.ID) {
 			continue
 		}
 
@@ -112,13 +112,9 @@ func (i *Identities) inState(vmid int) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 
-	for _, m := range i.state {
-		if m.VMID == vmid {
-			return true
-		}
-	}
+	_, there := i.byVMID(vmid)
 
-	return false
+	return there
 }
 
 // unrecorded says that the state has a VM and not that its node was set up, while it has that of others: there is a
@@ -127,12 +123,16 @@ func (i *Identities) unrecorded(vmid int) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 
-	known, cluster := false, false
-
-	for _, m := range i.state {
-		cluster = cluster || m.setUp
-		known = known || m.VMID == vmid && !m.setUp
+	m, known := i.byVMID(vmid)
+	if !known || m.setUp {
+		return false
 	}
 
-	return known && cluster
+	for _, other := range i.state {
+		if other.setUp {
+			return true
+		}
+	}
+
+	return false
 }

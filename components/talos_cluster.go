@@ -3,9 +3,7 @@ package components
 import (
 	"cmp"
 	"errors"
-	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/client"
@@ -13,7 +11,6 @@ import (
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
 	"talos-proxmox/components/hookutil"
-	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
@@ -132,7 +129,7 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 		return c, ctx.RegisterResourceOutputs(c, withRelease(pulumi.Map{}, p))
 	}
 
-	if err := b.cluster(); err != nil {
+	if err := b.cluster(args.MachineSecrets); err != nil {
 		return nil, err
 	}
 
@@ -161,25 +158,11 @@ func (c *TalosCluster) setAbsent() {
 // builder carries what the resources of a cluster share while they are registered.
 type builder struct {
 	*TalosCluster
+	talosMachines
 
-	ctx       *pulumi.Context
-	name      string
-	report    *preflight.Report
-	proxmox   Proxmox
-	hooks     talosHooks
-	addresses *proxmoxvm.AddressBook
-	images    *proxmoxvm.Images
-	key       pulumi.StringInput // of the tailnet
-	bundle    pulumi.StringInput // that is taken over; nil: none
-	manifests pulumi.StringInput // with secrets; nil: none
-	logins    pulumi.StringInput // of registries; nil: none
-	contract  pulumi.StringOutput
-	child     pulumi.ResourceOption
-
-	// known is what holds the identity of the cluster, where a resource does.
-	known []pulumi.Resource
-	// creationOrder is what the VMs of workers wait for.
-	creationOrder *creationOrder
+	configuration talosConfiguration
+	// credentials of an administrator.
+	credentials machine.ClientConfigurationOutput
 	// configured are the control planes, once they are registered.
 	configured []pulumi.Resource
 	// replacementOrder is the order of workers where some are replaced; nil: none is.
@@ -188,9 +171,16 @@ type builder struct {
 
 func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *TalosCluster) (*builder, error) {
 	b := &builder{
-		TalosCluster: c, ctx: ctx, name: name, report: args.Preflight, proxmox: args.Proxmox, key: args.TailscaleAuthKey,
-		bundle: args.MachineSecrets, manifests: args.SecretManifests, logins: args.RegistryLogins,
-		addresses: &proxmoxvm.AddressBook{}, child: pulumi.Parent(c), replacementOrder: newReplacementOrder(args.Plan),
+		TalosCluster: c,
+		talosMachines: talosMachines{
+			ctx: ctx, name: name, plan: args.Plan, report: args.Preflight, proxmox: args.Proxmox,
+			addresses: &proxmoxvm.AddressBook{}, child: pulumi.Parent(c),
+		},
+		configuration: talosConfiguration{
+			ctx: ctx, plan: args.Plan, tailscaleKey: args.TailscaleAuthKey, manifests: args.SecretManifests,
+			logins: args.RegistryLogins, invoke: pulumi.Parent(c),
+		},
+		replacementOrder: newReplacementOrder(args.Plan),
 	}
 
 	for _, n := range args.Plan.Nodes() {
@@ -213,7 +203,7 @@ func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *Tal
 
 // machines makes the nodes, and leaves them waiting to be configured.
 func (b *builder) machines() error {
-	for _, pool := range b.Plan.Pools {
+	for _, pool := range b.plan.Pools {
 		if err := b.workers(pool, nil); err != nil {
 			return err
 		}
@@ -223,15 +213,45 @@ func (b *builder) machines() error {
 }
 
 // cluster makes the nodes, configures them, starts the cluster and fetches the credentials.
-func (b *builder) cluster() error {
-	p := b.Plan
+func (b *builder) cluster(bundle pulumi.StringInput) error {
+	controls, workers := byRole(b.plan)
 
-	secrets, err := newMachineSecrets(b.ctx, b.name, p, b.bundle, b.child)
+	if err := b.identity(bundle); err != nil {
+		return err
+	}
+
+	// The address of the first may be what all are configured with.
+	if err := b.controlPlanes(controls); err != nil {
+		return err
+	}
+
+	b.Endpoint = endpointOf(b.plan, b.Nodes[0].IPAddress)
+	b.configuration.endpoint = b.Endpoint
+
+	if err := b.configureControlPlanes(controls); err != nil {
+		return err
+	}
+
+	if err := b.startWith(workers); err != nil {
+		return err
+	}
+
+	inPlanOrder(b.plan, b.Nodes, func(n *TalosNode) string { return n.node.Name })
+
+	b.Talosconfig = b.talosconfig()
+	b.TalosconfigExpiry = expiry(b.credentials.ClientCertificate().ToStringPtrOutput())
+
+	return nil
+}
+
+// identity makes the secrets of the cluster, or reads them from the bundle of one that is imported, and an
+// administrator's credentials, which the hooks get, too.
+func (b *builder) identity(bundle pulumi.StringInput) error {
+	secrets, err := newMachineSecrets(b.ctx, b.name, b.plan, bundle, b.child)
 	if err != nil {
 		return err
 	}
 
-	b.MachineSecrets, b.contract, b.known = secrets.machine, secrets.contract, secrets.resources
 	credentials := secrets.administrator
 
 	pulumi.All(credentials.CaCertificate(), credentials.ClientCertificate(),
@@ -241,58 +261,33 @@ func (b *builder) cluster() error {
 		return nil
 	})
 
-	credentials = b.checked(credentials)
-	b.contract = b.contract.ApplyT(func(made string) string {
-		return p.WithContract(made).ContractVersion()
+	secrets.contract = secrets.contract.ApplyT(func(made string) string {
+		return b.plan.WithContract(made).ContractVersion()
 	}).(pulumi.StringOutput)
 
-	controls, others := byRole(p)
+	b.credentials = b.checked(credentials)
+	b.MachineSecrets, b.secrets, b.configuration.secrets = secrets.machine, secrets.resources, secrets
 
-	// The address of the first may be what all are configured with.
-	if err := b.controlPlanes(controls); err != nil {
-		return err
-	}
+	return nil
+}
 
-	b.Endpoint = endpointOf(p, b.Nodes[0].IPAddress)
-
-	configure := func(pool plan.PlannedPool, after []pulumi.Resource) func(plan.Node) *clusterConfiguration {
-		configuration := b.poolConfiguration(pool)
-
-		switch {
-		case pool.Name == controls[0].Name:
-			b.ControlPlaneConfiguration = configuration
-		case len(others) > 0 && pool.Name == cmp.Or(p.Outputs.WorkerConfiguration, others[0].Name):
-			b.WorkerConfiguration = configuration
-		}
-
-		hooks := []*pulumi.ResourceHook{b.hooks.waitAnswering, b.hooks.configureExisting}
-		if pool.Image.Detach {
-			hooks = append(hooks, b.hooks.ejectISO)
-		}
-
-		hooks = append(hooks, b.hooks.configure)
-
-		return func(n plan.Node) *clusterConfiguration {
-			return &clusterConfiguration{
-				NodeConfiguration: NodeConfiguration{
-					Client: credentials, Machine: configuration, Patches: b.nodePatches(n), Staged: p.Apply == spec.ApplyStaged,
-				},
-				after: after, created: hooks, changed: []*pulumi.ResourceHook{b.hooks.change},
-				removed: b.hooks.held(b.hooks.remove),
-			}
-		}
-	}
-
+// configureControlPlanes configures the control planes, whose VMs are registered.
+func (b *builder) configureControlPlanes(pools []plan.PlannedPool) error {
 	made := b.Nodes
 
-	for _, pool := range controls {
-		of := configure(pool, nil)
+	for _, pool := range pools {
+		shared := b.configuration.ofPool(pool)
+		if pool.Name == pools[0].Name {
+			b.ControlPlaneConfiguration = shared
+		}
+
+		configure := b.configure(pool, shared, nil)
 
 		for range pool.Nodes {
 			node := made[0]
 			made = made[1:]
 
-			if err := errors.Join(node.configure(b.ctx, of(node.node)), node.finish(b.ctx)); err != nil {
+			if err := errors.Join(node.configure(b.ctx, configure(node.node)), node.finish(b.ctx)); err != nil {
 				return err
 			}
 
@@ -301,40 +296,73 @@ func (b *builder) cluster() error {
 		}
 	}
 
-	if b.creationOrder, err = newCreationOrder(b.ctx, b.name, p, b.report, slices.Concat(b.known, b.configured),
-		b.child); err != nil {
+	var err error
+	b.creationOrder, err = newCreationOrder(b.ctx, b.name, b.plan, b.report, slices.Concat(b.secrets, b.configured),
+		b.child)
+
+	return err
+}
+
+// startWith starts the cluster, whose control planes are configured, and makes the workers.
+//
+// A worker is configured when it shows a certificate, which control planes issue. Without the discovery service it
+// learns from Kubernetes alone where they are, so Kubernetes comes first.
+func (b *builder) startWith(pools []plan.PlannedPool) error {
+	if b.plan.Discovery == spec.DiscoveryService {
+		if err := b.configuredWorkers(pools, b.configured); err != nil {
+			return err
+		}
+
+		_, err := b.start()
+
 		return err
 	}
 
-	workers := func(after ...pulumi.Resource) error {
-		for _, pool := range replacedFirst(p, others) {
-			if err := b.workers(pool, configure(pool, after)); err != nil {
-				return err
-			}
-		}
-
-		return nil
+	kubeconfig, err := b.start()
+	if err != nil {
+		return err
 	}
 
-	// A worker is configured when it shows a certificate, which control planes issue. Without the discovery service it
-	// learns from Kubernetes alone where they are, so Kubernetes comes first.
-	if p.Discovery == spec.DiscoveryService {
-		if err = workers(b.configured...); err == nil {
-			_, err = b.start(credentials, b.configured)
+	return b.configuredWorkers(pools, append(slices.Clone(b.configured), kubeconfig))
+}
+
+// configuredWorkers makes workers, and configures them after others.
+func (b *builder) configuredWorkers(pools []plan.PlannedPool, after []pulumi.Resource) error {
+	for _, pool := range replacedFirst(b.plan, pools) {
+		shared := b.configuration.ofPool(pool)
+		if pool.Name == cmp.Or(b.plan.Outputs.WorkerConfiguration, pools[0].Name) {
+			b.WorkerConfiguration = shared
 		}
-	} else {
-		var kubeconfig pulumi.Resource
-		if kubeconfig, err = b.start(credentials, b.configured); err == nil {
-			err = workers(append(slices.Clone(b.configured), kubeconfig)...)
+
+		if err := b.workers(pool, b.configure(pool, shared, after)); err != nil {
+			return err
 		}
 	}
 
-	inPlanOrder(p, b.Nodes, func(n *TalosNode) string { return n.node.Name })
+	return nil
+}
 
-	b.Talosconfig = b.talosconfig(credentials)
-	b.TalosconfigExpiry = expiry(credentials.ClientCertificate().ToStringPtrOutput())
+// configure says how a node of a pool, whose nodes share a configuration, is configured after others.
+func (b *builder) configure(pool plan.PlannedPool, shared pulumi.StringOutput, after []pulumi.Resource) func(
+	plan.Node,
+) *clusterConfiguration {
+	created := []*pulumi.ResourceHook{b.hooks.waitAnswering, b.hooks.configureExisting}
+	if pool.Image.Detach {
+		created = append(created, b.hooks.ejectISO)
+	}
 
-	return err
+	created = append(created, b.hooks.configure)
+
+	return func(n plan.Node) *clusterConfiguration {
+		return &clusterConfiguration{
+			NodeConfiguration: NodeConfiguration{
+				Client: b.credentials, Machine: shared, Patches: b.configuration.ofNode(n),
+				Staged: b.plan.Apply == spec.ApplyStaged,
+			},
+			after: after, created: created, changed: []*pulumi.ResourceHook{b.hooks.change},
+			removed: b.hooks.held(b.hooks.remove),
+		}
+	}
 }
 
 // controlPlanes makes the VMs of control planes. They are configured when all of them are registered.
@@ -408,201 +436,9 @@ func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *clus
 	return nil
 }
 
-// gpuNode is a node with what is known of its GPU.
-func (b *builder) gpuNode(a *clusterNode) gpuNode {
-	return gpuNode{childName(b.name, a.Node), a, b.report.Device(a.Node), b.report.Exists(a.Node)}
-}
-
-// passThrough has a node that is in no GPU pool get its GPU, if it has one.
-func (b *builder) passThrough(a *clusterNode) error {
-	if a.Node.GPU == nil {
-		return nil
-	}
-
-	return b.gpuNode(a).passThrough(b.ctx, b.child)
-}
-
-// gpuPool creates the nodes of a GPU pool.
-func (b *builder) gpuPool(pool plan.PlannedPool, all []*clusterNode) ([]*TalosNode, error) {
-	var nodes []gpuNode
-	for _, a := range all {
-		nodes = append(nodes, b.gpuNode(a))
-	}
-
-	made, err := newGPUWorkerPool(b.ctx, b.name+"-"+pool.Name, pool.Name, nodes, b.child)
-	if err != nil {
-		return nil, err
-	}
-
-	return made.Nodes, nil
-}
-
-// before is what must be done before a VM that is there may change: who empties its node needs the credentials of the
-// cluster, and control planes go before workers.
-func (b *builder) before(n plan.Node) []pulumi.Resource {
-	switch {
-	case n.Role == spec.RoleWorker:
-		return b.creationOrder.dependencies(b.report.Exists(n))
-	case b.report.Exists(n):
-		return b.known
-	default:
-		return nil
-	}
-}
-
-// node is what a node of the plan is made of.
-func (b *builder) node(pool plan.PlannedPool, n plan.Node) (*clusterNode, error) {
-	p := b.Plan
-
-	state, err := vmState(b.hooks.scope, b.report, b.name, n)
-	if err != nil {
-		return nil, err
-	}
-
-	args := &clusterNode{
-		TalosNodeArgs: TalosNodeArgs{
-			Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
-			AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(), Proxmox: b.proxmox,
-		},
-		hooks: b.hooks.of(b.hooks.checkVMIDFree), companions: b.hooks.ofCompanions(b.report), after: b.before(n),
-		incomplete: b.report.Incomplete(n), absent: b.report.AbsentVMIDs()[n.VMID], state: state,
-		identities: b.hooks.scope.Identities, identified: b.hooks.uuids[n.Name].Set,
-	}
-
-	if n.CloudInit != "" {
-		args.CloudInit = &proxmoxvm.CloudInit{
-			Address: netip.PrefixFrom(n.Address, p.Network.Bits()), Gateway: p.Gateway,
-			Nameservers: p.Nameservers,
-		}
-	}
-
-	if args.Discovery = proxmoxvm.DiscoveryOf(p, b.proxmox); args.Discovery != nil {
-		args.Discovery.Optional = p.Bootstrap == spec.BootstrapExternal
-		args.Discovery.OnFound = func(address string) { b.addresses.Set(n.Name, address) }
-	}
-
-	if n.Template != "" {
-		args.Template = templateInput(b.report, n)
-
-		return args, nil
-	}
-
-	args.hooks = b.hooks.of(b.hooks.checkVMIDFree, b.hooks.checkImage)
-
-	return args, b.boot(args, pool.Image)
-}
-
-// boot says what a node boots that is no clone.
-func (b *builder) boot(args *clusterNode, image plan.BootImage) error {
-	fetch, err := proxmoxvm.DownloadOf(b.Plan, image, args.Node, b.hooks.ofImages())
-
-	switch {
-	case err != nil:
-		return err
-	case fetch == nil:
-		args.Image = pulumi.String(image.Volume)
-	case image.Scope == plan.PerNode:
-		args.fetch = fetch
-	default:
-		args.Image, err = b.images.Volume(b.ctx, fetch, args.Node.Host, image.Scope == plan.PerCluster)
-	}
-
-	return err
-}
-
-// origin says what a node is made from.
-func origin(p *plan.Plan, image plan.BootImage) string {
-	from := "Talos " + p.Talos + ", "
-
-	switch {
-	case image.Template != "":
-		return from + "template " + image.Template
-	case image.Volume != "":
-		return from + "ISO file " + image.Volume
-	case image.URL != "":
-		return from + "ISO file " + image.URL
-	default:
-		from += "factory image"
-		if image.SecureBoot {
-			from += " for SecureBoot"
-		}
-
-		if all := slices.Concat(image.Extensions, image.KernelArgs); len(all) > 0 {
-			from += " with " + spec.HideSecrets(strings.Join(all, " "))
-		}
-
-		return from
-	}
-}
-
-// poolConfiguration is the machine configuration that the nodes of a pool share, secret.
-func (b *builder) poolConfiguration(pool plan.PlannedPool) pulumi.StringOutput {
-	p := b.Plan
-
-	var secret pulumi.StringArray
-
-	if pool.Tailnet {
-		secret = append(secret, pulumi.ToSecret(b.key).(pulumi.StringOutput).ApplyT(func(key string) (string, error) {
-			return machineconfig.Tailscale(p, pool, key)
-		}).(pulumi.StringOutput))
-	}
-
-	if pool.Role == spec.RoleControlPlane {
-		secret = append(secret, etcdEncryption(b.MachineSecrets))
-	}
-
-	if b.manifests != nil && pool.Role == spec.RoleControlPlane {
-		secret = append(secret, pulumi.ToSecret(b.manifests).(pulumi.StringOutput).ApplyT(func(text string) (string, error) {
-			return machineconfig.SecretManifests(pool, text)
-		}).(pulumi.StringOutput))
-	}
-
-	logins := pulumi.StringArray{}.ToStringArrayOutput()
-	if b.logins != nil {
-		logins = pulumi.All(b.contract, pulumi.ToSecret(b.logins)).ApplyT(func(all []any) ([]string, error) {
-			return machineconfig.RegistryLogins(p.WithContract(all[0].(string)), all[1].(string))
-		}).(pulumi.StringArrayOutput)
-	}
-
-	own := b.rendered(func(p *plan.Plan) ([]string, error) { return machineconfig.Patches(p, pool) })
-
-	patches := pulumi.All(secret, own, logins).ApplyT(func(all []any) []string {
-		return slices.Concat(all[0].([]string), all[2].([]string), all[1].([]string))
-	}).(pulumi.StringArrayOutput)
-
-	found := machine.GetConfigurationOutput(b.ctx, machine.GetConfigurationOutputArgs{
-		ClusterName:       pulumi.String(p.Cluster),
-		ClusterEndpoint:   b.Endpoint,
-		MachineType:       pulumi.String(pool.Role),
-		MachineSecrets:    b.MachineSecrets,
-		TalosVersion:      b.contract,
-		KubernetesVersion: pulumi.String(strings.TrimPrefix(p.Kubernetes, "v")),
-		ConfigPatches:     patches,
-		Docs:              pulumi.Bool(false),
-		Examples:          pulumi.Bool(false),
-	}, b.invoke())
-
-	return pulumi.ToSecret(found.MachineConfiguration()).(pulumi.StringOutput)
-}
-
-// nodePatches are what is particular to a node.
-func (b *builder) nodePatches(n plan.Node) pulumi.StringArrayOutput {
-	return b.rendered(func(p *plan.Plan) ([]string, error) { return machineconfig.NodePatches(p, n) })
-}
-
-// rendered are patches, written with the defaults of the version that the cluster was made with.
-func (b *builder) rendered(render func(*plan.Plan) ([]string, error)) pulumi.StringArrayOutput {
-	return b.contract.ApplyT(func(contract string) ([]string, error) {
-		return render(b.Plan.WithContract(contract))
-	}).(pulumi.StringArrayOutput)
-}
-
-// invoke makes functions use the cluster's providers.
-func (b *builder) invoke() pulumi.InvokeOption { return pulumi.Parent(b.TalosCluster) }
-
 // talosconfig has the control planes as endpoints, never the cluster's: the Talos API must be there when Kubernetes is
 // not.
-func (b *builder) talosconfig(c machine.ClientConfigurationOutput) pulumi.StringOutput {
+func (b *builder) talosconfig() pulumi.StringOutput {
 	var endpoints, nodes pulumi.StringArray
 
 	for _, node := range b.Nodes {
@@ -615,13 +451,14 @@ func (b *builder) talosconfig(c machine.ClientConfigurationOutput) pulumi.String
 	}
 
 	found := client.GetConfigurationOutput(b.ctx, client.GetConfigurationOutputArgs{
-		ClusterName: pulumi.String(b.Plan.Cluster),
+		ClusterName: pulumi.String(b.plan.Cluster),
 		ClientConfiguration: client.GetConfigurationClientConfigurationArgs{
-			CaCertificate: c.CaCertificate(), ClientCertificate: c.ClientCertificate(), ClientKey: c.ClientKey(),
+			CaCertificate: b.credentials.CaCertificate(), ClientCertificate: b.credentials.ClientCertificate(),
+			ClientKey: b.credentials.ClientKey(),
 		},
 		Endpoints: endpoints,
 		Nodes:     nodes,
-	}, b.invoke())
+	}, b.configuration.invoke)
 
 	return pulumi.ToSecret(found.TalosConfig()).(pulumi.StringOutput)
 }
@@ -629,13 +466,11 @@ func (b *builder) talosconfig(c machine.ClientConfigurationOutput) pulumi.String
 // start fetches the kubeconfig, once the cluster has been bootstrapped and its control plane is up. It waits for
 // control planes only, unless it is told otherwise: a worker that does not come up must not keep the cluster from
 // starting.
-func (b *builder) start(credentials machine.ClientConfigurationOutput,
-	controlPlanes []pulumi.Resource,
-) (pulumi.Resource, error) {
+func (b *builder) start() (pulumi.Resource, error) {
 	first := b.Nodes[0].IPAddress.Elem()
-	after := controlPlanes
+	after := b.configured
 
-	if b.Plan.BootstrapWaitsForWorkers {
+	if b.plan.BootstrapWaitsForWorkers {
 		after = nil
 		for _, node := range b.Nodes { // those that are registered: workers that need Kubernetes first are not
 			after = append(after, node.Applied)
@@ -644,15 +479,15 @@ func (b *builder) start(credentials machine.ClientConfigurationOutput,
 
 	// Where nothing is set, the provider's default is no input.
 	var renewal pulumi.StringPtrInput
-	if b.Plan.KubeconfigRenewal > 0 {
-		renewal = pulumi.String(b.Plan.KubeconfigRenewal.String())
+	if b.plan.KubeconfigRenewal > 0 {
+		renewal = pulumi.String(b.plan.KubeconfigRenewal.String())
 	}
 
 	kubeconfig, err := cluster.NewKubeconfig(b.ctx, b.name+"-kubeconfig", &cluster.KubeconfigArgs{
 		ClientConfiguration: cluster.KubeconfigClientConfigurationArgs{
-			CaCertificate:     credentials.CaCertificate(),
-			ClientCertificate: credentials.ClientCertificate(),
-			ClientKey:         credentials.ClientKey(),
+			CaCertificate:     b.credentials.CaCertificate(),
+			ClientCertificate: b.credentials.ClientCertificate(),
+			ClientKey:         b.credentials.ClientKey(),
 		},
 		Node: first, Endpoint: first, CertificateRenewalDuration: renewal,
 	}, b.child,
@@ -666,7 +501,7 @@ func (b *builder) start(credentials machine.ClientConfigurationOutput,
 		return nil, err
 	}
 
-	established := append([]pulumi.Resource{kubeconfig}, controlPlanes...)
+	established := append([]pulumi.Resource{kubeconfig}, b.configured...)
 
 	accepted, err := b.emptied(established)
 	if err != nil {
@@ -697,7 +532,7 @@ func (b *builder) checked(c machine.ClientConfigurationOutput) machine.ClientCon
 // emptied is the record that an empty etcd was accepted and begun: the key counts once. The record is there as long as
 // the key is set.
 func (b *builder) emptied(after []pulumi.Resource) (pulumi.Resource, error) {
-	if !b.Plan.AcceptEmpty {
+	if !b.plan.AcceptEmpty {
 		return nil, nil //nolint:nilnil // an empty cluster is not accepted
 	}
 

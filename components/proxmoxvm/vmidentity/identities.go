@@ -1,13 +1,11 @@
 package vmidentity
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -19,7 +17,6 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
-	"talos-proxmox/components/wait"
 )
 
 // Identities tell the VMs of a cluster from others that have their VMIDs. What changes, restarts or deletes a VM asks
@@ -175,53 +172,6 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 	return checkHost(m, c.Found.VM.Host, hookutil.String(args.OldOutputs, "nodeName"))
 }
 
-// checkNoCopy refuses to let a VM be started that is off while a copy of it runs: a restored backup has its SMBIOS
-// UUID, its addresses and its data of etcd, and two machines must not be one member.
-func (i *Identities) checkNoCopy(ctx context.Context, f Found) error {
-	if !f.VM.Stopped || f.Config.UUID == "" {
-		return nil
-	}
-
-	vms, err := i.proxmox.VMs(ctx)
-	if err != nil {
-		return err
-	}
-
-	for _, v := range vms {
-		_, _, planned := NodeByVMID(i.plan, v.ID)
-		// Soon after a VM was created, only its tags are known.
-		alike := v.Name == f.VM.Name || v.Name == "" && OfCluster(v, i.plan)
-
-		if v.ID == f.VM.ID || v.Container || v.Template || !alike || planned || i.inState(v.ID) {
-			continue
-		}
-
-		// Only its host knows whether it runs. On one that does not answer, nothing is known of a copy.
-		now, there, err := i.proxmox.Find(ctx, v.ID)
-		if err == nil && (!there || now.Stopped || now.Unreachable) {
-			continue
-		}
-
-		var config proxmoxapi.VMConfig
-		if err == nil {
-			config, err = i.proxmox.Config(ctx, now)
-		}
-
-		if err != nil {
-			return fmt.Errorf("%s is off, and could not determine whether VM %d (%s) on host %s is a copy that runs in its "+
-				"place: %w", f.VM.Label(), v.ID, v.Label(), v.Host, err)
-		}
-
-		if strings.EqualFold(config.UUID, f.Config.UUID) {
-			return fmt.Errorf("%s (VMID %d) is off, and VM %d on host %s runs with its SMBIOS UUID: a copy, such as a restored "+
-				"backup, runs in its place, and two machines must not be one node. The VM is not changed, because that "+
-				"would start it: shut down the copy, then run the same command again", f.VM.Label(), f.VM.ID, v.ID, v.Host)
-		}
-	}
-
-	return nil
-}
-
 // checkDeletable refuses to delete a VM that is protected, or that has disks of others: the program detaches no
 // disks, and Proxmox VE deletes those that are detached with the VM.
 func checkDeletable(f Found) error {
@@ -349,77 +299,6 @@ func deleteSuccessor(p *plan.Plan, f Found) string {
 		"--purge' on host %s), then run 'pulumi up --refresh' again", f.VM.ID, f.VM.ID, f.VM.Host)
 }
 
-// CheckCompanion is a hook that runs before a companion of a VM (its firewall, its high availability) is made, changed
-// or deleted. These go before the VM does.
-func (i *Identities) CheckCompanion(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	ctx = hookutil.Deleting(ctx)
-
-	inputs := hookutil.Inputs(args)
-	vmid := int(hookutil.Number(inputs, "vmId"))
-	if id, ok := strings.CutPrefix(hookutil.String(inputs, "resourceId"), "vm:"); ok {
-		vmid, _ = strconv.Atoi(id)
-	}
-
-	i.mu.Lock()
-	m, known := i.known[vmid]
-	refused := i.foreign[vmid]
-	i.mu.Unlock()
-
-	if refused != nil {
-		return refused
-	}
-
-	if len(args.OldInputs) == 0 && !known {
-		// Its VM was compared with the state before.
-		if f, there := i.found(vmid); there {
-			return i.checkSetUp(ctx, f)
-		}
-
-		return nil
-	}
-
-	if !known && i.ctx.DryRun() {
-		// Its VM comes after this, and says more.
-		return nil
-	}
-
-	if !known {
-		// A node that left the plan, or is replaced: its VM comes after this.
-		was, found, err := i.stateMachine(ctx, vmid)
-
-		switch {
-		case err != nil:
-			return i.evaluate(Machine{VMID: vmid, Name: args.Name}, Comparison{Verdict: VerdictUnknown, Why: err.Error()}, "")
-		case found:
-			_, err = i.check(ctx, was.Machine, was.urn)
-
-			return err
-		}
-
-		// The state has no such VM any more: only the tags are known here.
-		v, there, err := i.proxmox.Find(ctx, vmid)
-
-		switch {
-		case err != nil:
-			return i.evaluate(Machine{VMID: vmid, Name: args.Name}, Comparison{Verdict: VerdictUnknown, Why: err.Error()}, "")
-		case !there:
-			return nil
-		}
-
-		if Tagged(v.Tags, OwnerTags(i.plan)) {
-			return nil
-		}
-
-		return fmt.Errorf("VMID %d is %q on host %s, without the tags %s of this cluster: it is another VM, and what "+
-			"belongs to it is not touched. 'pulumi preview' says what to do",
-			vmid, v.Name, v.Host, strings.Join(OwnerTags(i.plan), " and "))
-	}
-
-	_, err := i.check(ctx, m, args.URN)
-
-	return err
-}
-
 // CheckNow says why a planned node's VM may not be touched now. It asks Proxmox VE again.
 func (i *Identities) CheckNow(ctx context.Context, n plan.Node) error {
 	i.mu.Lock()
@@ -502,126 +381,6 @@ func (i *Identities) refuse(vmid int, err error) {
 	defer i.mu.Unlock()
 
 	i.foreign[vmid] = err
-}
-
-// ErrOtherVM is what CheckSetUp reports.
-var ErrOtherVM = errors.New("was set up on another VM than the state has now")
-
-// CheckSetUp reports a VM that is neither the one that a node was set up on, nor one that the program has created
-// since. A refresh takes whatever VM has the VMID into the state.
-func CheckSetUp(node string, found Found, owner []string) error {
-	if found.Described() {
-		return nil
-	}
-
-	if found.VM.Stopped && found.Bare(node, owner) {
-		return fmt.Errorf("%s %w: VMID %d is a copy of a template without its settings. %s", node, ErrOtherVM, found.VM.ID,
-			deleteUnused(found.VM))
-	}
-
-	return fmt.Errorf("%s %w: nothing on VMID %d (UUID %s, host %s) says that it was made for %s, so a refresh has "+
-		"probably taken it into the state. Give that VM another VMID and run 'pulumi up --refresh'; or, if it may be "+
-		"deleted, name the node in lifecycle.replace",
-		node, ErrOtherVM, found.VM.ID, found.Config.UUID, found.VM.Host, node)
-}
-
-// checkSetUp checks that a VM of the state is the one that its node was set up on. Its notes say so, unless it was
-// imported, or a person has changed them, or a refresh has taken another VM into the state: then the state tells, or
-// what runs.
-func (i *Identities) checkSetUp(ctx context.Context, f Found) error {
-	_, n, planned := NodeByVMID(i.plan, f.VM.ID)
-	if i.SetUpOn == nil || original(f) != "" || planned && slices.Contains(i.plan.Replace, n.Name) {
-		return nil
-	}
-
-	i.readOnce()
-
-	uuid, certain := i.stateSetUp(f.VM.ID)
-	if certain || uuid == "" && !planned {
-		// What a node that has left the plan ran on was looked at when it left the cluster.
-		return nil
-	}
-
-	if uuid == "" {
-		if i.ctx.DryRun() {
-			short, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
-			defer cancel()
-
-			ctx = short
-		}
-
-		var err error
-		if uuid, err = i.SetUpOn(ctx, n); err == nil && uuid == "" {
-			err = errors.New("it shows no UUID")
-		}
-
-		if err != nil {
-			return i.unknownSetUp(n, f, err)
-		}
-	}
-
-	if !strings.EqualFold(uuid, f.Config.UUID) {
-		err := CheckSetUp(cmp.Or(n.Name, f.VM.Name), f, OwnerTags(i.plan))
-		i.refuse(f.VM.ID, err)
-
-		return err
-	}
-
-	i.mu.Lock()
-	defer i.mu.Unlock()
-
-	i.shown[f.VM.ID] = true
-
-	return nil
-}
-
-// stateSetUp is the UUID of the machine that was set up with a VMID, as the state has it; empty: the state does not
-// tell. certain says that nothing was set up, or that the VM was compared before. Where the whole cluster goes, the
-// state may have forgotten what was.
-func (i *Identities) stateSetUp(vmid int) (uuid string, certain bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-
-	m, _ := i.byVMID(vmid)
-	setUp := m.setUp || i.unread != nil || i.plan.Teardown
-
-	return m.setUpOn, !setUp || i.creating[vmid] || i.shown[vmid] || i.ctx.DryRun() && i.warned[vmid]
-}
-
-// unknownSetUp says what to do about a VM of which it is not known whether a node was set up on it. In a preview, it is
-// a warning.
-func (i *Identities) unknownSetUp(n plan.Node, f Found, why error) error {
-	unknown := fmt.Sprintf("could not determine whether %s was set up on VM %d (host %s): "+
-		"the notes of the VM do not state its UUID, and the node could not be queried: %v",
-		n.Name, f.VM.ID, f.VM.Host, why)
-
-	if i.ctx.DryRun() {
-		if i.firstWarning(f.VM.ID) {
-			_ = i.ctx.Log.Warn(unknown+". An update would not change the VM", nil)
-		}
-
-		return nil
-	}
-
-	line := notesUUID + f.Config.UUID
-
-	return fmt.Errorf("%s. Nothing is done to the VM. If it is the VM of the node, start it, or add the line '%s' "+
-		"to its notes (if it has none: 'qm set %d --description \"%s\"' on host %s), then run the command again. "+
-		"If it is not, "+
-		"give it another VMID and run the command again with --refresh", unknown, line, f.VM.ID, line, f.VM.Host)
-}
-
-// CheckSetUp is CheckSetUp of the VM that Proxmox VE had for a node when the run began.
-func (i *Identities) CheckSetUp(n plan.Node) error {
-	if i == nil {
-		return nil
-	}
-
-	if found, there := i.found(n.VMID); there {
-		return CheckSetUp(n.Name, found, OwnerTags(i.plan))
-	}
-
-	return nil
 }
 
 // machineOf reads a VM from its inputs: these have the UUID that the program chose, where outputs have what the

@@ -3,10 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,14 +12,10 @@ import (
 	"time"
 
 	"filippo.io/age"
-	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/components/atomicfile"
 	"talos-proxmox/components/etcdbackup"
-	"talos-proxmox/components/talosapi"
-	"talos-proxmox/stacks/config"
-	"talos-proxmox/stacks/contract"
 	"talos-proxmox/stacks/ops/state"
 )
 
@@ -34,201 +28,6 @@ func etcd(o *options) *cobra.Command {
 	c.AddCommand(etcdSnapshot(o, dir), etcdList(o, dir), etcdCheck(o), etcdDecrypt(o))
 
 	return c
-}
-
-func etcdSnapshot(o *options, dir *string) *cobra.Command {
-	var (
-		keep  int
-		path  string
-		to    string
-		keys  []string
-		bound time.Duration
-	)
-
-	c := &cobra.Command{
-		Use: "snapshot", Short: "Save a snapshot of etcd in a file", Args: cobra.NoArgs,
-		Long: "Save a snapshot of etcd in a file, for its owner only: it holds the secrets of Kubernetes. It is " +
-			"encrypted for " +
-			"lifecycle.backup.recipients of the stack, or with its backupPassphrase.\n\n" +
-			"With --to, it is copied to a bucket of S3 too, encrypted only. The credentials are those of the AWS CLI: " +
-			"AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or the role of the machine.\n\n" +
-			"A control plane that answers is enough; etcd needs no quorum for it.",
-		RunE: func(c *cobra.Command, _ []string) error {
-			var copies *bucket
-
-			if to != "" {
-				var err error
-				if copies, err = parseBucket(to); err != nil {
-					return err
-				}
-			}
-
-			recipients, err := o.recipients(c.Context(), keys, path)
-			if err != nil {
-				return err
-			}
-
-			switch {
-			case recipients == nil && copies != nil:
-				return errors.New("--to: only an encrypted snapshot leaves this machine, for it holds every secret of " +
-					"Kubernetes: name --recipient, or set lifecycle.backup.recipients and leave out --talosconfig")
-			case recipients == nil:
-				fmt.Fprintln(c.ErrOrStderr(), "warning: the snapshot is not encrypted: name --recipient, or set "+
-					"lifecycle.backup.recipients and leave out --talosconfig")
-			}
-
-			var protect []string
-			if keep > 0 {
-				if protect, err = o.recoverFrom(); err != nil {
-					return err
-				}
-			}
-
-			talosconfig, err := o.talosconfig(c.Context(), path)
-			if err != nil {
-				return err
-			}
-
-			administrator, there := talosconfig.Contexts[talosconfig.Context]
-			if !there || len(administrator.Endpoints) == 0 {
-				return errors.New("the talosconfig has no context that is selected and names control planes: choose one with " +
-					"'talosctl config context'")
-			}
-
-			ca, err := credentialsOf(administrator).CAFingerprint()
-			if err != nil {
-				return fmt.Errorf("the talosconfig: %w", err)
-			}
-
-			store := etcdbackup.Store{
-				Dir: filepath.Join(o.project, *dir), Cluster: talosconfig.Context, ClusterCA: ca, Keep: keep, Protect: protect,
-				Recipients: recipients, By: etcdbackup.ByHand,
-				Warn: func(message string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", message) },
-			}
-
-			s, err := store.Take(time.Now(), func(w io.Writer) error { return fromAny(c.Context(), administrator, bound, w) })
-			if err != nil {
-				return err
-			}
-
-			_, err = fmt.Fprintf(o.out, "snapshot %s: %s, revision %d, sha256 %s\n", s.Path, size(s.Size), s.Revision, s.SHA256)
-			if err != nil || copies == nil {
-				return err
-			}
-
-			ctx, cancel := context.WithTimeout(c.Context(), bound)
-			defer cancel()
-
-			if err := copies.put(ctx, s.Path, etcdbackup.NoteOf(s.Path)); err != nil {
-				return err
-			}
-
-			_, err = fmt.Fprintf(o.out, "copied to %s\n", copies)
-
-			return err
-		},
-	}
-	c.Flags().IntVar(&keep, "keep", 0, "remove the oldest snapshots that this command has taken of the cluster beyond "+
-		"this number; 0 removes none")
-	c.Flags().DurationVar(&bound, "timeout", 15*time.Minute, "how long it may take to be sent")
-	c.Flags().StringVar(&path, "talosconfig", "", "an administrator's talosconfig; the stack's output when left out")
-	c.Flags().StringVar(&to, "to", "", "a bucket that gets a copy, s3://bucket/prefix?region=eu-central-1")
-	c.Flags().StringArrayVar(&keys, "recipient", nil, "a public key of age to encrypt for, instead of those of the stack")
-
-	return c
-}
-
-// recipients are those of the stack, unless others are named. A talosconfig may be that of a cluster without a stack.
-func (o *options) recipients(ctx context.Context, keys []string, talosconfig string) ([]age.Recipient, error) {
-	if len(keys) > 0 || talosconfig != "" {
-		return etcdbackup.Recipients(keys, "")
-	}
-
-	stack, err := state.Open(ctx, o.project, o.stack)
-	if err != nil {
-		return nil, err
-	}
-
-	config, err := stack.Config(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("could not determine the recipients of the encryption: %w\ncorrect it, or name "+
-			"--recipient", err)
-	}
-
-	return etcdbackup.Recipients(config.Lifecycle.Backup.Recipients, config.BackupPassphrase)
-}
-
-// fromAny asks the control planes one after the other.
-func fromAny(ctx context.Context, administrator *clientconfig.Context, bound time.Duration, w io.Writer) error {
-	var targets []talosapi.Target
-	for _, endpoint := range administrator.Endpoints {
-		targets = append(targets, talosapi.Target{Name: endpoint, Address: endpoint})
-	}
-
-	return talosapi.EtcdSnapshot(ctx, targets, credentialsOf(administrator), bound, w)
-}
-
-func credentialsOf(administrator *clientconfig.Context) talosapi.Credentials {
-	return talosapi.Credentials{CA: administrator.CA, Certificate: administrator.Crt, Key: administrator.Key}
-}
-
-// recoverFrom are the snapshots that stacks of the project recover from, which are never removed. A talosconfig does
-// not say which stack its cluster has.
-func (o *options) recoverFrom() ([]string, error) {
-	stacks, err := filepath.Glob(filepath.Join(o.project, "Pulumi.*.yaml"))
-	if err != nil {
-		return nil, err
-	}
-
-	var found []string
-
-	for _, stack := range stacks {
-		values, err := config.ReadValues(stack)
-
-		var cluster struct {
-			RecoverFrom string `json:"recoverFrom"`
-		}
-
-		if text := values["cluster"]; err == nil && text != "" {
-			err = json.Unmarshal([]byte(text), &cluster)
-		}
-
-		if err != nil {
-			return nil, fmt.Errorf("--keep: the snapshot that cluster.recoverFrom names must stay, and that of %s is not "+
-				"known: %w. Correct it, or leave out --keep", filepath.Base(stack), err)
-		}
-
-		if cluster.RecoverFrom != "" {
-			found = append(found, filepath.Join(o.project, cluster.RecoverFrom))
-		}
-	}
-
-	return found, nil
-}
-
-// talosconfig reads a file, or the stack's output.
-func (o *options) talosconfig(ctx context.Context, path string) (*clientconfig.Config, error) {
-	if path != "" {
-		return clientconfig.Open(path)
-	}
-
-	stack, err := state.Open(ctx, o.project, o.stack)
-	if err != nil {
-		return nil, err
-	}
-
-	outputs, err := stack.Outputs(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	text, ok := outputs[contract.OutputTalosconfig].Value.(string)
-	if !ok {
-		return nil, errors.New("the stack has no output talosconfig: is it deployed, with cluster.bootstrap pulumi? Name a " +
-			"file with --talosconfig")
-	}
-
-	return clientconfig.FromString(text)
 }
 
 func etcdList(o *options, dir *string) *cobra.Command {

@@ -94,6 +94,9 @@ var remedies = map[string]remedied{
 		by("TestWithoutSettings"), by("TestSweep"), "", "",
 	},
 	`"does not start"`:                        {by("TestFailedRestart"), by("TestFailedRestart"), "", ""},
+	`"an upgrade of it was interrupted and then reverted"`: {
+		by("TestFinalCheckOfVersions"), nil, "", "the update that follows it is an upgrade, or a replacement",
+	},
 	`"settings of VM … wait for its restart"`: {by("TestRemediesOfChanges", "TestFailedRestart"), by("TestRemediesOfChanges"), "", ""},
 	`"is not finished: disk"`:                 {by("TestRemediesOfCreation"), by("TestRemediesOfCreation"), "", ""},
 	`"is not finished: the state does not know its disks"`: {

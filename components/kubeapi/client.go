@@ -110,6 +110,8 @@ type Node struct {
 	Labelled bool
 	// Kubelet is the version of its kubelet, with a leading v.
 	Kubelet string
+	// System is the name of its operating system, such as "Talos (v1.12.4)".
+	System string
 	// Boot is another one after each boot.
 	Boot string
 	// Reported is when the kubelet said last whether the node is ready, by its own clock, to the second.
@@ -161,7 +163,8 @@ func nodeOf(n *corev1.Node) Node {
 		Name: n.Name, Machine: n.Status.NodeInfo.SystemUUID, uid: n.UID, version: n.ResourceVersion,
 		Ready: reported.Status == corev1.ConditionTrue, Reported: reported.LastHeartbeatTime.Time,
 		Cordoned: n.Spec.Unschedulable, Ours: marked(n) && !cordonedByOthers(n),
-		Labelled: labelled(n), Kubelet: n.Status.NodeInfo.KubeletVersion, Boot: n.Status.NodeInfo.BootID,
+		Labelled: labelled(n), Kubelet: n.Status.NodeInfo.KubeletVersion, System: n.Status.NodeInfo.OSImage,
+		Boot: n.Status.NodeInfo.BootID,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
@@ -56,10 +57,10 @@ func (f FinalCheck) Run(ctx context.Context) error {
 	}
 
 	missing := f.warnOfMissing(shortCtx, kube, nodes)
+	f.warnOfVersions(nodes)
 
 	for _, n := range nodes {
-		planned := slices.ContainsFunc(f.Plan.Nodes(), func(planned plan.Node) bool { return planned.Name == n.Name })
-		if !n.Ours || !planned {
+		if !n.Ours || !f.planned(n) {
 			continue
 		}
 
@@ -101,7 +102,57 @@ func (f FinalCheck) warnOfMissing(ctx context.Context, kube *kubeapi.Client, nod
 	return missing
 }
 
+// warnOfVersions warns of nodes that run other versions than configured. The state has the configured ones of a node
+// whose upgrade was interrupted and then reverted, so no later update changes it.
+func (f FinalCheck) warnOfVersions(nodes []kubeapi.Node) {
+	if f.Plan.Apply == spec.ApplyStaged { // what is staged runs after the next reboot
+		return
+	}
+
+	for _, n := range nodes {
+		if !f.planned(n) || f.Limiter.isJoining(n.Name) {
+			continue
+		}
+
+		runs, configured, key := otherVersion(f.Plan, n)
+		if runs == "" {
+			continue
+		}
+
+		f.Warn(fmt.Sprintf("%s runs %s, and %s is %s. Unless this update left the node out (--target), "+
+			"an upgrade of it was interrupted and then reverted: set %s to the version of the interrupted upgrade and run 'pulumi up', or name "+
+			"the node in lifecycle.replace, which recreates it", n.Name, runs, key, configured, key))
+	}
+}
+
+// otherVersion is what a node runs in place of what is configured, and the key of that; empty: it runs what is
+// configured, or does not report it.
+func otherVersion(p *plan.Plan, n kubeapi.Node) (runs, configured, key string) {
+	if p.K3s != nil {
+		if n.Kubelet == "" || n.Kubelet == p.K3s.Version {
+			return "", "", ""
+		}
+
+		return "K3s " + n.Kubelet, p.K3s.Version, "cluster.versions.k3s"
+	}
+
+	if talos, is := strings.CutPrefix(n.System, "Talos ("); is && talos != p.Talos+")" {
+		return "Talos " + strings.TrimSuffix(talos, ")"), p.Talos, "cluster.versions.talos"
+	}
+
+	if n.Kubelet != "" && n.Kubelet != p.Kubernetes {
+		return "Kubernetes " + n.Kubelet, p.Kubernetes, "cluster.versions.kubernetes"
+	}
+
+	return "", "", ""
+}
+
 func (f FinalCheck) labeler() labeler { return labeler{f.Scope, f.System} }
+
+// planned says that a node is one of the plan.
+func (f FinalCheck) planned(found kubeapi.Node) bool {
+	return slices.ContainsFunc(f.Plan.Nodes(), func(n plan.Node) bool { return n.Name == found.Name })
+}
 
 // uncordon uncordons a node that an earlier run has cordoned, when it is ready.
 func (f FinalCheck) uncordon(ctx context.Context, kube *kubeapi.Client, name string) error {

@@ -185,3 +185,58 @@ func TestFinalCheckOfMissingNodes(t *testing.T) {
 			"'pulumi up' again",
 	}, warned)
 }
+
+// TestFinalCheckOfVersions: a node whose upgrade was interrupted and reverted is pointed out.
+func TestFinalCheckOfVersions(t *testing.T) {
+	talos := plan.Plan{Talos: "v1.12.4", Kubernetes: "v1.34.2"}
+	k3s := plan.Plan{K3s: &plan.PlannedK3s{Version: "v1.34.2+k3s1"}}
+
+	for name, c := range map[string]struct {
+		plan            plan.Plan
+		system, kubelet string
+		want            string
+	}{
+		"Talos as configured": {talos, "Talos (v1.12.4)", "v1.34.2", ""},
+		"nothing reported":    {talos, "", "", ""},
+		"later Talos": {
+			talos, "Talos (v1.13.1)", "v1.34.2",
+			"a runs Talos v1.13.1, and cluster.versions.talos is v1.12.4.",
+		},
+		"later Kubernetes": {
+			talos, "Talos (v1.12.4)", "v1.35.0",
+			"a runs Kubernetes v1.35.0, and cluster.versions.kubernetes is v1.34.2.",
+		},
+		"K3s as configured": {k3s, "Ubuntu 24.04.1 LTS", "v1.34.2+k3s1", ""},
+		"later K3s": {
+			k3s, "Ubuntu 24.04.1 LTS", "v1.35.0+k3s1",
+			"a runs K3s v1.35.0+k3s1, and cluster.versions.k3s is v1.34.2+k3s1.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var warned []string
+
+			c.plan.Pools = []plan.PlannedPool{{Nodes: []plan.Node{{Name: "a"}}}}
+			check := FinalCheck{Scope: Scope{
+				Program: Program{Warn: func(text string) { warned = append(warned, text) }}, Plan: &c.plan,
+				Limiter: NewLimiter(1),
+			}}
+			nodes := []kubeapi.Node{{Name: "a", System: c.system, Kubelet: c.kubelet}, {Name: "stranger", Kubelet: "v1.1.1"}}
+			check.warnOfVersions(nodes)
+
+			if c.want == "" {
+				assert.Empty(t, warned)
+
+				return
+			}
+
+			require.Len(t, warned, 1)
+			assert.Contains(t, warned[0], c.want)
+			assert.Contains(t, warned[0], "an upgrade of it was interrupted and then reverted")
+
+			warned = nil
+			c.plan.Apply = spec.ApplyStaged
+			check.warnOfVersions(nodes)
+			assert.Empty(t, warned, "what is staged runs after the next reboot")
+		})
+	}
+}

@@ -30,6 +30,9 @@ type vmHooks struct {
 	// checkUnused runs before an image is deleted, and keeps one that a VM of others has in a drive. It runs in previews,
 	// too.
 	checkUnused *pulumi.ResourceHook
+	// checkUserDataUnused runs before user data are deleted, and keeps a file that a VM of others reads. It runs in
+	// previews, too.
+	checkUserDataUnused *pulumi.ResourceHook
 	// restoreImage runs after an image was deleted, and has it downloaded again where nodes boot from it.
 	restoreImage *pulumi.ResourceHook
 	// awaitDeletions runs before a file is written that may take the place of one.
@@ -128,6 +131,7 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	register(&h.checkDownloaded, "image-downloaded", images.CheckDownloaded)
 	register(&h.checkImage, "image-whole", images.CheckImage)
 	register(&h.checkUnused, "image-unused", images.CheckUnused, previews)
+	register(&h.checkUserDataUnused, "user-data-unused", images.CheckUserDataUnused, previews)
 	register(&h.restoreImage, "image-restored", images.RestoreImage)
 	register(&h.awaitDeletions, "deletions-ended", images.AwaitDeletions)
 	register(&h.checkVMIDFree, "vmid-free", checkVMIDFree)
@@ -180,7 +184,9 @@ func (h *vmHooks) ofImages() *pulumi.ResourceHookBinding {
 
 // ofFiles are the hooks of what is written to a host.
 func (h *vmHooks) ofFiles() *pulumi.ResourceHookBinding {
-	return &pulumi.ResourceHookBinding{BeforeCreate: []*pulumi.ResourceHook{h.awaitDeletions}}
+	return &pulumi.ResourceHookBinding{
+		BeforeCreate: []*pulumi.ResourceHook{h.awaitDeletions}, BeforeDelete: h.held(h.checkUserDataUnused),
+	}
 }
 
 // ofCompanions are the hooks of what belongs to a VM.

@@ -74,7 +74,53 @@ func previewed(err error) error {
 // CheckUnused is a hook that runs before an image is deleted, and in previews. It keeps an image that is in a drive of
 // a VM that is not this stack's: without the file, that VM would not start.
 func (h ImageHooks) CheckUnused(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	err := h.checkUnused(hookutil.Deleting(ctx), hookutil.String(args.OldInputs, "nodeName"), downloaded(args.OldInputs))
+	host := hookutil.String(args.OldInputs, "nodeName")
+
+	return h.deleted(h.checkImageUnused(hookutil.Deleting(ctx), host, downloaded(args.OldInputs)))
+}
+
+func (h ImageHooks) checkImageUnused(ctx context.Context, host, volume string) error {
+	return h.checkUnused(ctx, host, volume, func(v proxmoxapi.VM, config proxmoxapi.VMConfig) error {
+		for _, drive := range slices.Sorted(maps.Keys(config.CDROMs)) {
+			if config.CDROMs[drive] == volume {
+				// The cluster learns the name of a new VM late.
+				return fmt.Errorf("image %s is to be deleted, and is in drive %s of VM %d (%s) on host %s, which is not "+
+					"in this stack: that VM would not start without it. Run 'qm set %d --%s none,media=cdrom' on that "+
+					"host, then run 'pulumi up' again", volume, drive, v.ID, cmp.Or(config.Settings["name"], v.Name), v.Host, v.ID,
+					drive)
+			}
+		}
+
+		return nil
+	})
+}
+
+// CheckUserDataUnused is a hook that runs before the user data of a node are deleted, and in previews. It keeps a file
+// that a VM reads which is not this stack's: a node of the same name in another cluster has a file of the same name.
+func (h ImageHooks) CheckUserDataUnused(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	raw := hookutil.Unwrap(args.OldInputs["sourceRaw"])
+	if !raw.IsObject() {
+		return nil
+	}
+
+	host := hookutil.String(args.OldInputs, "nodeName")
+	volume := hookutil.String(args.OldInputs, "datastoreId") + ":snippets/" + hookutil.String(raw.ObjectValue(), "fileName")
+
+	return h.deleted(h.checkUnused(hookutil.Deleting(ctx), host, volume, func(
+		v proxmoxapi.VM, config proxmoxapi.VMConfig,
+	) error {
+		if !slices.Contains(slices.Collect(maps.Values(proxmoxapi.Properties(config.UserData))), volume) {
+			return nil
+		}
+
+		return fmt.Errorf("user data %s are to be deleted, and VM %d (%s) on host %s reads them, which is not in this "+
+			"stack: that VM would not start without them. To keep the file, take it out of the state ('pulumi state delete "+
+			"%s')", volume, v.ID, cmp.Or(config.Settings["name"], v.Name), v.Host, args.URN)
+	}))
+}
+
+// deleted is the error of a hook that runs before a deletion.
+func (h ImageHooks) deleted(err error) error {
 	if h.DryRun {
 		return previewed(err)
 	}
@@ -82,7 +128,10 @@ func (h ImageHooks) CheckUnused(ctx context.Context, args *pulumi.ResourceHookAr
 	return err
 }
 
-func (h ImageHooks) checkUnused(ctx context.Context, host, volume string) error {
+// checkUnused refuses to delete a file of a host that a VM uses which is not this stack's.
+func (h ImageHooks) checkUnused(ctx context.Context, host, volume string,
+	uses func(proxmoxapi.VM, proxmoxapi.VMConfig) error,
+) error {
 	shared, err := h.Proxmox.SharedStores(ctx)
 	if err != nil {
 		return err
@@ -111,19 +160,12 @@ func (h ImageHooks) checkUnused(ctx context.Context, host, volume string) error 
 
 		config, err := h.Proxmox.Config(ctx, v)
 		if err != nil {
-			return fmt.Errorf("image %s is to be deleted, and it is not known whether VM %d (%s) on host %s has it in a "+
-				"drive: %w", volume, v.ID, v.Name, v.Host, err)
+			return fmt.Errorf("%s is to be deleted, and it is not known whether VM %d (%s) on host %s uses it: %w", volume,
+				v.ID, v.Name, v.Host, err)
 		}
 
-		// The cluster learns the name of a new VM late.
-		name := cmp.Or(config.Settings["name"], v.Name)
-
-		for _, drive := range slices.Sorted(maps.Keys(config.CDROMs)) {
-			if config.CDROMs[drive] == volume {
-				return fmt.Errorf("image %s is to be deleted, and is in drive %s of VM %d (%s) on host %s, which is not "+
-					"in this stack: that VM would not start without it. Run 'qm set %d --%s none,media=cdrom' on that "+
-					"host, then run 'pulumi up' again", volume, drive, v.ID, name, v.Host, v.ID, drive)
-			}
+		if err := uses(v, config); err != nil {
+			return err
 		}
 	}
 
@@ -144,7 +186,7 @@ func (h ImageHooks) leftover(ctx context.Context, args *pulumi.ResourceHookArgs)
 		return "", err
 	}
 
-	if err := h.checkUnused(ctx, host, volume); err != nil {
+	if err := h.checkImageUnused(ctx, host, volume); err != nil {
 		return "", err
 	}
 

@@ -151,7 +151,7 @@ func TestCheckUnused(t *testing.T) {
 		"a container":            {vm: proxmoxapi.VM{ID: 300, Host: "pve", Container: true}, config: inDrive},
 		"a VM that cannot be read": {
 			vm: proxmoxapi.VM{ID: 300, Name: "app", Host: "pve"}, unread: proxmoxapi.ErrHostUnreachable,
-			want: "image local:iso/x.iso is to be deleted, and it is not known whether VM 300 (app) on host pve has it in a drive: " +
+			want: "local:iso/x.iso is to be deleted, and it is not known whether VM 300 (app) on host pve uses it: " +
 				proxmoxapi.ErrHostUnreachable.Error(),
 		},
 	} {
@@ -244,6 +244,45 @@ func TestRestoreImage(t *testing.T) {
 			}
 
 			assert.Equal(t, c.fetched, c.store.fetched)
+		})
+	}
+}
+
+// TestCheckUserDataUnused: a file of user data that a VM of others reads stays.
+func TestCheckUserDataUnused(t *testing.T) {
+	p := &plan.Plan{
+		Cluster: "c", Distribution: spec.DistributionK3s, Pools: []plan.PlannedPool{{Nodes: []plan.Node{{VMID: 401}}}},
+	}
+	reads := proxmoxapi.VMConfig{UserData: "user=local:snippets/k3s-1.yaml"}
+
+	for name, c := range map[string]struct {
+		vm      proxmoxapi.VM
+		config  proxmoxapi.VMConfig
+		refused bool
+	}{
+		"its node":                  {vm: proxmoxapi.VM{ID: 401, Host: "pve"}, config: reads},
+		"a VM of another cluster":   {vm: proxmoxapi.VM{ID: 300, Name: "k3s-1", Host: "pve"}, config: reads, refused: true},
+		"that reads another file":   {vm: proxmoxapi.VM{ID: 300, Name: "k3s-1", Host: "pve"}},
+		"a file of another host":    {vm: proxmoxapi.VM{ID: 300, Name: "k3s-1", Host: "pve2"}, config: reads},
+		"a node that leaves it now": {vm: proxmoxapi.VM{ID: 402, Host: "pve", Tags: []string{"c", "k3s"}}, config: reads},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := &fakeProxmox{vms: []proxmoxapi.VM{c.vm}, config: c.config}
+			h := ImageHooks{Proxmox: store, Plan: p, Identities: vmidentity.NewIdentities(nil, p, store, nil)}
+
+			err := h.CheckUserDataUnused(t.Context(), &pulumi.ResourceHookArgs{
+				URN: "urn:x",
+				OldInputs: inputs(map[string]any{
+					"nodeName": "pve", "datastoreId": "local", "sourceRaw": map[string]any{"fileName": "k3s-1.yaml"},
+				}).NewInputs,
+			})
+			if c.refused {
+				assert.EqualError(t, err, "user data local:snippets/k3s-1.yaml are to be deleted, and VM 300 (k3s-1) on host pve "+
+					"reads them, which is not in this stack: that VM would not start without them. To keep the file, take it out "+
+					"of the state ('pulumi state delete urn:x')")
+			} else {
+				assert.NoError(t, err)
+			}
 		})
 	}
 }

@@ -97,7 +97,7 @@ func removalProblems(gone []proxmoxapi.VM, p *plan.Plan, absent map[int]bool) sp
 
 		if slices.Contains(v.Tags, string(spec.RoleControlPlane)) {
 			controls = append(controls, v.Label())
-			alive = alive || !vmidentity.DeclaredDead(p, v)
+			alive = alive || !vmidentity.DeclaredDead(p, v, gone)
 		}
 	}
 

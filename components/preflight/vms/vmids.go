@@ -17,7 +17,8 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// CheckVMIDs checks which VMs have the VMIDs of the plan.
+// CheckVMIDs checks which VMs have the VMIDs of the plan, and that no VM of the cluster has the name of a node that is
+// to be created with another VMID.
 func (c *Checker) CheckVMIDs() {
 	at := map[int]proxmoxapi.VM{}
 	for _, v := range c.VMs {
@@ -27,12 +28,31 @@ func (c *Checker) CheckVMIDs() {
 	for _, n := range c.Plan.Nodes() {
 		v, there := at[n.VMID]
 		if !there {
+			c.checkNameFree(n)
+
 			continue
 		}
 
 		if problem := c.vmidConflict(v, n); problem != nil {
 			c.Problems = append(c.Problems, *problem)
 		}
+	}
+}
+
+// checkNameFree refuses to create a node while a VM of the cluster has its name: two machines would have one MAC address
+// and one Node in Kubernetes. One that is declared dead may stay on a host that does not answer.
+func (c *Checker) checkNameFree(n plan.Node) {
+	for _, v := range c.VMs {
+		if v.Name != n.Name || v.Template || v.Container || !vmidentity.OfCluster(v, c.Plan) ||
+			v.Unreachable && slices.Contains(c.Plan.ForceRemove, n.Name) {
+			continue
+		}
+
+		c.Problems.Add("pools."+n.Pool+".vmids", fmt.Sprintf("VM %d on host %s is %s already, with the tags of this cluster: "+
+			"a second VM of that name would have its MAC address and its Node in Kubernetes", v.ID, v.Host, v.Name),
+			fmt.Sprintf("%s with VMID %d", n.Name, n.VMID),
+			"give the pool its former VMIDs; to move the nodes to others, give them other names too; if the VM is a copy, "+
+				"delete it, or take the tags off it")
 	}
 }
 

@@ -59,24 +59,36 @@ func TestNoCopy(t *testing.T) {
 // TestLeavingControlPlanes: those that have left the plan, and are not declared dead.
 func TestLeavingControlPlanes(t *testing.T) {
 	p := &plan.Plan{
-		Cluster: "c", Distribution: "talos", ForceRemove: []string{"c-control-3"},
+		Cluster: "c", Distribution: "talos", ForceRemove: []string{"c-control-3", "c-control-5"},
 		Pools: []plan.PlannedPool{{Nodes: []plan.Node{{VMID: 401}}}},
 	}
 	vm := func(id int, name string, tags ...string) proxmoxapi.VM {
 		return proxmoxapi.VM{ID: id, Name: name, Tags: append(tags, OwnerTags(p)...)}
 	}
 
-	found, err := NewIdentities(nil, p, &fakeProxmox{others: []proxmoxapi.VM{
+	proxmox := &fakeProxmox{others: []proxmoxapi.VM{
 		vm(401, "c-control-1", "controlplane"), vm(402, "c-control-2", "controlplane"),
 		vm(403, "c-control-3", "controlplane"), vm(501, "c-worker-1", "worker"),
 		// Its host is down for long; and a template.
 		vm(405, "", "controlplane"),
 		{ID: 9000, Template: true, Tags: append(OwnerTags(p), "controlplane")},
 		{ID: 404, Name: "d-control-1", Tags: []string{"d", "talos", "controlplane"}},
-	}}, nil).LeavingControlPlanes(t.Context())
-	require.NoError(t, err)
-	require.Len(t, found, 1)
-	assert.Equal(t, "c-control-2", found[0].Name)
+	}}
+	leaving := func() (labels []string) {
+		found, err := NewIdentities(nil, p, proxmox, nil).LeavingControlPlanes(t.Context())
+		require.NoError(t, err)
+
+		for _, v := range found {
+			labels = append(labels, v.Label())
+		}
+
+		return labels
+	}
+
+	assert.Equal(t, []string{"c-control-2"}, leaving())
+
+	p.ForceRemove = []string{"c-control-3"}
+	assert.Len(t, leaving(), 2, "the only one that is declared dead has a VM with its name")
 }
 
 // TestUnrecordedNode: a run was cut off after the node of a VM had joined, and the node leaves the plan.

@@ -90,23 +90,64 @@ func (i *Identities) unplannedVMs(ctx context.Context) ([]proxmoxapi.VM, error) 
 func (i *Identities) LeavingControlPlanes(ctx context.Context) ([]proxmoxapi.VM, error) {
 	all, err := i.unplannedVMs(ctx)
 
-	return slices.DeleteFunc(all, func(v proxmoxapi.VM) bool {
-		return !slices.Contains(v.Tags, string(spec.RoleControlPlane)) || DeclaredDead(i.plan, v)
+	return slices.DeleteFunc(slices.Clone(all), func(v proxmoxapi.VM) bool {
+		return !slices.Contains(v.Tags, string(spec.RoleControlPlane)) || DeclaredDead(i.plan, v, all)
 	}), err
 }
 
-// DeclaredDead says that the operator has declared the node of a VM dead. Proxmox VE forgets the names of VMs on a host
-// that is down for long: where nodes are declared dead, one without a name is taken for one of them.
-func DeclaredDead(p *plan.Plan, v proxmoxapi.VM) bool {
-	return slices.Contains(p.ForceRemove, v.Name) || v.Name == "" && len(p.ForceRemove) > 0
+// DeclaredDead says that the operator has declared the node of a VM dead, which is one of those that have left the plan.
+// Proxmox VE forgets the names of VMs on a host that is down for long: those without a name are taken for the nodes that
+// are declared dead and have no other VM, unless there are fewer of these.
+func DeclaredDead(p *plan.Plan, v proxmoxapi.VM, unplanned []proxmoxapi.VM) bool {
+	if v.Name != "" {
+		return slices.Contains(p.ForceRemove, v.Name)
+	}
+
+	nameless := 0
+	dead := map[string]bool{}
+
+	for _, name := range p.ForceRemove {
+		dead[name] = true
+	}
+
+	for _, n := range p.Nodes() {
+		delete(dead, n.Name)
+	}
+
+	for _, other := range unplanned {
+		delete(dead, other.Name)
+
+		if other.Name == "" {
+			nameless++
+		}
+	}
+
+	return nameless <= len(dead)
 }
 
-// Announce is a hook that runs before a VM is created, and in previews.
+// Announce is a hook that runs before a VM is created, and in previews. It refuses one whose VMID the state has under
+// another name: the pool was renamed, and what has the former name would be deleted, with the VM.
 func (i *Identities) Announce(_ context.Context, args *pulumi.ResourceHookArgs) error {
+	vmid := int(hookutil.Number(args.NewInputs, "vmId"))
+
+	// The engine reads no state that is empty.
+	if _, there := i.found(vmid); there {
+		i.readOnce()
+
+		if names := i.resources(vmid); len(names) > 0 && !slices.Contains(names, args.Name) {
+			return spec.Problem{
+				Path: "pools", Value: args.Name,
+				Rule: fmt.Sprintf("VMID %d is that of %s in the state: a pool that is renamed keeps no nodes, because the names "+
+					"of their resources have the name of the pool in them", vmid, strings.Join(names, " and ")),
+				Remedy: "give the pool its former name; or, to replace its nodes, give the new pool other VMIDs and other names",
+			}
+		}
+	}
+
 	i.mu.Lock()
 	defer i.mu.Unlock()
 
-	i.creating[int(hookutil.Number(args.NewInputs, "vmId"))] = true
+	i.creating[vmid] = true
 
 	return nil
 }
@@ -160,7 +201,7 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 		return i.checkNoCopy(ctx, c.Found)
 	}
 
-	err = checkDeletable(c.Found)
+	err = errors.Join(checkDeletable(c.Found), i.checkOnce(m.VMID))
 	if err == nil && c.Verdict == VerdictOwn {
 		err = i.checkUnrecorded(ctx, c.Found)
 	}
@@ -193,6 +234,18 @@ func checkDeletable(f Found) error {
 	}
 
 	return nil
+}
+
+// checkOnce refuses to delete a VM that the state has twice: the other resource may be that of a node that stays.
+func (i *Identities) checkOnce(vmid int) error {
+	names := i.resources(vmid)
+	if len(names) < 2 {
+		return nil
+	}
+
+	return fmt.Errorf("VM %d is in the state twice, as %s, and is not deleted: it was imported although the state had it. "+
+		"Remove the one whose name no node of the configuration has from the state ('pulumi state delete <URN>'; 'pulumi "+
+		"stack --show-urns' lists them)", vmid, strings.Join(names, " and "))
 }
 
 // checkHost refuses to delete a VM that was moved since it was read last: the provider looks for it on the host of the

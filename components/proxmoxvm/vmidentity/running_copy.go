@@ -22,8 +22,9 @@ func (i *Identities) checkNoCopy(ctx context.Context, f Found) error {
 
 	for _, v := range vms {
 		_, _, planned := NodeByVMID(i.plan, v.ID)
-		// Soon after a VM was created, only its tags are known.
-		alike := v.Name == f.VM.Name || v.Name == "" && OfCluster(v, i.plan)
+		// A copy has the tags, and the name unless it was given another one; soon after its creation, only one of them is
+		// known.
+		alike := v.Name == f.VM.Name || OfCluster(v, i.plan)
 
 		if v.ID == f.VM.ID || v.Container || v.Template || !alike || planned || i.inState(v.ID) {
 			continue

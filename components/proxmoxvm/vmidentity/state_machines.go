@@ -246,6 +246,22 @@ func (i *Identities) byVMID(vmid int) (stateMachine, bool) {
 	return stateMachine{}, false
 }
 
+// resources are the names of those that the state has with a VMID; none where this run has not read it.
+func (i *Identities) resources(vmid int) (names []string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	for name, m := range i.state {
+		if m.VMID == vmid {
+			names = append(names, name)
+		}
+	}
+
+	slices.Sort(names)
+
+	return names
+}
+
 // InStack says that a VM has the VMID of a node, or of a VM of the state. Where this run does not read the state, as in
 // previews, the tags of the cluster decide.
 func (i *Identities) InStack(ctx context.Context, v proxmoxapi.VM) (bool, error) {
@@ -315,7 +331,7 @@ func (i *Identities) CheckLeaving(ctx context.Context, name string) (uuid string
 
 	// What would keep its VM is heard before the node is taken down.
 	if err == nil {
-		err = checkDeletable(c.Found)
+		err = errors.Join(checkDeletable(c.Found), i.checkOnce(m.VMID))
 	}
 
 	return cmp.Or(c.Found.Config.UUID, noUUID), err

@@ -9,7 +9,6 @@ import (
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/spec"
 )
 
 // CheckVMIDFree is a hook that runs before a VM is created, and checks that no VM has its VMID. A refresh only looks
@@ -46,14 +45,11 @@ func CheckVMIDFree(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack str
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: "+
 			"a run was interrupted while it created the VM, and the VM holds no data. Delete it ('qm destroy %d "+
 			"--purge' there), then run 'pulumi up' again", vmid, v.Name, v.Host, vmid)
-	case v.Name == name && ours && p.Distribution == spec.DistributionK3s:
-		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was interrupted "+
-			"before it could record the VM. Delete that VM, then run 'pulumi up' again", vmid, v.Name, v.Host)
 	case v.Name == name && ours:
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was interrupted "+
-			"before it could record the VM. To add it to the state, run 'go run ./stacks/ops -s %s import' and "+
-			"what that prints. "+
-			"To have it recreated, delete that VM, then run 'pulumi up' again", vmid, v.Name, v.Host, stack)
+			"before it could record the VM, or the state is an older copy. To add it to the state, run 'go run ./stacks/ops "+
+			"-s %s import' and what that prints. Delete it only if it is no node of the cluster ('kubectl get nodes'): then "+
+			"'pulumi up' recreates it", vmid, v.Name, v.Host, stack)
 	case v.Name == name:
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state, and without the tags "+
 			"%s of this cluster: it is unknown who created it, and it may hold data. Inspect it ('qm config %d' "+

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -92,6 +93,7 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	}
 	updates := proxmoxvm.UpdateHooks{
 		Program: ctx, Plan: r.Plan, Proxmox: r.Proxmox, Identities: r.Identities, Progress: r.Progress, Nodes: r.Nodes,
+		Weights: &sync.Map{},
 	}
 	clones := &proxmoxvm.Clones{
 		Limit: r.Plan.ParallelClones, Timeout: r.Plan.TaskTimeout, GracePeriod: proxmoxvm.LongestClone(r.Plan),

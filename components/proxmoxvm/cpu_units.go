@@ -9,10 +9,34 @@ import (
 	"talos-proxmox/components/plan"
 )
 
-// KeepCPUUnits gives a VM the weight that the plan states after an update, too: with other processors, the provider
-// writes the weight that it knows from the state.
+// KeepCPUUnits gives a VM the weight that the plan states after an update, too, or that it had before: with other
+// processors, the provider writes the weight that it knows from the state.
 func (u UpdateHooks) KeepCPUUnits(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	return u.ApplyCPUUnits(ctx, u.Nodes[args.Name])
+	n := u.Nodes[args.Name]
+	if weight, noted := u.Weights.Load(n.VMID); noted {
+		n.CPUUnits, _ = weight.(int)
+	}
+
+	return u.ApplyCPUUnits(ctx, n)
+}
+
+// noteCPUUnits notes the weight that a VM has before its update, where the plan states none.
+func (u UpdateHooks) noteCPUUnits(ctx context.Context, n plan.Node) error {
+	if n.CPUUnits != 0 || u.Program.DryRun() {
+		return nil
+	}
+
+	v, there, err := u.Proxmox.Find(ctx, n.VMID)
+	if err != nil || !there {
+		return err
+	}
+
+	settings, err := u.Proxmox.Settings(ctx, v)
+	if err == nil {
+		u.Weights.Store(n.VMID, settings.CPUUnits())
+	}
+
+	return err
 }
 
 // ApplyCPUUnits gives a VM the weight that the plan states, while it runs: the provider would restart it.

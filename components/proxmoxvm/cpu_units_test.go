@@ -6,6 +6,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
@@ -59,4 +60,22 @@ func TestApplyCPUUnits(t *testing.T) {
 			assert.Equal(t, c.set, v.set)
 		})
 	}
+}
+
+// TestKeepCPUUnits: the provider has written its own weight with other processors.
+func TestKeepCPUUnits(t *testing.T) {
+	v := &weighed{growingDisks: growingDisks{name: "a", settings: map[string]string{"cpuunits": "200"}}}
+	n := plan.Node{Name: "a", VMID: 401}
+
+	require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
+		u := updatesOf(ctx, &plan.Plan{Cluster: "c"}, v, n)
+		u.Nodes = map[string]plan.Node{"a-vm": n}
+
+		require.NoError(t, u.noteCPUUnits(t.Context(), n))
+
+		v.settings = map[string]string{"cpuunits": "100"}
+
+		return u.KeepCPUUnits(t.Context(), &pulumi.ResourceHookArgs{Name: "a-vm"})
+	}, pulumi.WithMocks("p", "s", noResources{})))
+	assert.Equal(t, []int{200}, v.set)
 }

@@ -1,6 +1,8 @@
 package proxmoxvm
 
 import (
+	"sync"
+
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/plan"
@@ -18,4 +20,6 @@ type UpdateHooks struct {
 	Progress   wait.Reporter
 	// Nodes of the plan, by the name of their VM.
 	Nodes map[string]plan.Node
+	// Weights are the CPU weights that VMs had before their update, by VMID, where the plan states none.
+	Weights *sync.Map
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
@@ -62,7 +63,9 @@ func updatesOf(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, n plan.Node) 
 	identities := vmidentity.NewIdentities(ctx, p, proxmox, nil)
 	identities.Record(vmidentity.Machine{VMID: n.VMID, Name: n.Name, UUID: grownUUID, Tags: vmidentity.OwnerTags(p)})
 
-	return UpdateHooks{Program: ctx, Plan: p, Proxmox: proxmox, Identities: identities, Progress: func(string) {}}
+	return UpdateHooks{
+		Program: ctx, Plan: p, Proxmox: proxmox, Identities: identities, Progress: func(string) {}, Weights: &sync.Map{},
+	}
 }
 
 func TestGrowDisks(t *testing.T) {

@@ -257,12 +257,19 @@ func addHardware(v *vm.VirtualMachineArgs, n plan.Node, mapping pulumi.StringInp
 	}
 
 	if s := n.Startup; s != nil {
-		startup := vm.VirtualMachineStartupArgs{
-			UpDelay:   pulumi.Int(s.UpDelaySeconds),
-			DownDelay: pulumi.Int(s.DownDelaySeconds),
-		}
+		var startup vm.VirtualMachineStartupArgs
+
 		if s.Order != nil {
 			startup.Order = pulumi.Int(*s.Order)
+		}
+
+		if s.UpDelaySeconds > 0 {
+			startup.UpDelay = pulumi.Int(s.UpDelaySeconds)
+		}
+
+		// A host stops a VM with a delay of 0 without a shutdown.
+		if s.DownDelaySeconds > 0 {
+			startup.DownDelay = pulumi.Int(s.DownDelaySeconds)
 		}
 
 		v.Startup = startup

@@ -271,7 +271,7 @@ func (s Store) prune() error {
 	}
 
 	own := slices.DeleteFunc(all, func(one Snapshot) bool { return !s.retains(one) })
-	if s.Keep == 0 || len(own) <= s.Keep {
+	if s.Keep <= 0 || len(own) <= s.Keep {
 		return nil
 	}
 

@@ -7,6 +7,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/meta"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"talos-proxmox/components/plan"
@@ -79,10 +80,34 @@ func addAPIServer(a spec.APIServer, m *v1alpha1.MachineConfig, s *v1alpha1.APISe
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(a.Admission)) {
+		configuration := a.Admission[name]
+		if name == "PodSecurity" {
+			configuration = withoutSystem(configuration)
+		}
+
 		s.AdmissionControlConfig = append(s.AdmissionControlConfig, &v1alpha1.AdmissionPluginConfig{
-			PluginName: name, PluginConfiguration: meta.Unstructured{Object: a.Admission[name]},
+			PluginName: name, PluginConfiguration: meta.Unstructured{Object: configuration},
 		})
 	}
 
 	return nil
+}
+
+// withoutSystem is a configuration of PodSecurity without the exemption of kube-system. Talos has it already and adds
+// others to it, and Kubernetes refuses one that is there twice.
+func withoutSystem(configuration map[string]any) map[string]any {
+	exemptions, _ := configuration["exemptions"].(map[string]any)
+	namespaces, _ := exemptions["namespaces"].([]any)
+
+	if !slices.Contains(namespaces, any(metav1.NamespaceSystem)) {
+		return configuration
+	}
+
+	exemptions, configuration = maps.Clone(exemptions), maps.Clone(configuration)
+	exemptions["namespaces"] = slices.DeleteFunc(slices.Clone(namespaces), func(namespace any) bool {
+		return namespace == metav1.NamespaceSystem
+	})
+	configuration["exemptions"] = exemptions
+
+	return configuration
 }

@@ -36,7 +36,7 @@ func etcdList(o *options, dir *string) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List the snapshots of etcd, newest first", Args: cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
-			all, err := etcdbackup.Store{Dir: filepath.Join(o.project, *dir), Cluster: cluster}.List()
+			all, err := etcdbackup.Store{Dir: o.inProject(*dir), Cluster: cluster}.List()
 			if err != nil {
 				return err
 			}

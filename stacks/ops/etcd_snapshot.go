@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -48,7 +49,7 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 			return s.save(c.Context())
 		},
 	}
-	c.Flags().IntVar(&s.keep, "keep", 0, "remove the oldest snapshots that this command has taken of the cluster beyond "+
+	c.Flags().Var((*keepCount)(&s.keep), "keep", "remove the oldest snapshots that this command has taken of the cluster beyond "+
 		"this number; 0 removes none")
 	c.Flags().DurationVar(&s.timeout, "timeout", 15*time.Minute, "how long it may take to be sent")
 	c.Flags().StringVar(&s.talosconfigFile, "talosconfig", "",
@@ -130,7 +131,7 @@ func (s snapshotCommand) store(ctx context.Context) (etcdbackup.Store, *clientco
 	}
 
 	return etcdbackup.Store{
-		Dir: filepath.Join(s.project, *s.dir), Cluster: talosconfig.Context, ClusterCA: ca, Keep: s.keep, Protect: protect,
+		Dir: s.inProject(*s.dir), Cluster: talosconfig.Context, ClusterCA: ca, Keep: s.keep, Protect: protect,
 		Recipients: recipients, By: etcdbackup.ByHand,
 		Warn: func(message string) { fmt.Fprintln(s.warnings, "warning:", message) },
 	}, administrator, nil
@@ -224,7 +225,13 @@ func (o *options) recoverFrom() ([]string, error) {
 // talosconfig reads a file, or the stack's output.
 func (s snapshotCommand) talosconfig(ctx context.Context) (*clientconfig.Config, error) {
 	if s.talosconfigFile != "" {
-		return clientconfig.Open(s.talosconfigFile)
+		// Talos' own Open creates a file that is not there.
+		text, err := os.ReadFile(s.talosconfigFile)
+		if err != nil {
+			return nil, err
+		}
+
+		return clientconfig.FromBytes(text)
 	}
 
 	stack, err := state.Open(ctx, s.project, s.stack)

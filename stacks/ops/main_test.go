@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -122,4 +123,15 @@ func TestRecoverFrom(t *testing.T) {
 	write("Pulumi.c.yaml", "config: [")
 	_, err = o.recoverFrom()
 	require.ErrorContains(t, err, "--keep: the snapshot that cluster.recoverFrom names must stay, and that of Pulumi.c.yaml")
+}
+
+// TestKeep: a number of snapshots to keep is not negative.
+func TestKeep(t *testing.T) {
+	for _, args := range [][]string{
+		{"snapshot", "--keep", "-5"}, {"run", "--keep", "-1", "up"}, {"etcd", "snapshot", "--keep", "-1"},
+	} {
+		c := command(io.Discard)
+		c.SetArgs(args)
+		require.ErrorContains(t, c.Execute(), "must be a number from 0 on", args)
+	}
 }

@@ -69,12 +69,16 @@ func (o *options) open(ctx context.Context) (state.State, error) {
 
 	o.stack = stack.Stack.Name()
 
-	dir := o.dir
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(o.project, dir)
+	return state.State{Stack: stack, Dir: o.inProject(o.dir), Out: o.out}, nil
+}
+
+// inProject is a path as it is seen from the project.
+func (o *options) inProject(path string) string {
+	if filepath.IsAbs(path) {
+		return path
 	}
 
-	return state.State{Stack: stack, Dir: dir, Out: o.out}, nil
+	return filepath.Join(o.project, path)
 }
 
 func exists(path string) bool {

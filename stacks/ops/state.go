@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"text/tabwriter"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/workspace"
@@ -38,9 +40,28 @@ func snapshot(o *options) *cobra.Command {
 }
 
 func keepFlag(c *cobra.Command, keep *int) {
-	c.Flags().IntVar(keep, "keep", 0,
+	c.Flags().Var((*keepCount)(keep), "keep",
 		"remove the oldest snapshots beyond this number, but none that a restore has kept; 0 removes none")
 }
+
+// keepCount is a number of files to keep, which is not negative.
+type keepCount int
+
+func (k *keepCount) String() string { return strconv.Itoa(int(*k)) }
+
+func (k *keepCount) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return errors.New("must be a number from 0 on")
+	}
+
+	*k = keepCount(n)
+
+	return nil
+}
+
+// Type is what the help calls it.
+func (*keepCount) Type() string { return "int" }
 
 func list(o *options) *cobra.Command {
 	return &cobra.Command{

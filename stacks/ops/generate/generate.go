@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -159,7 +160,13 @@ func rangesIn(text string) ([][2]int, error) {
 // identify finds out which VM is which node of the cluster, by the hardware addresses, and reads what each runs. It
 // returns the cluster's secrets.
 func identify(ctx context.Context, machines []*machine, o Options) (*secrets.Bundle, error) {
-	config, err := clientconfig.Open(o.Talosconfig)
+	// Talos' own Open creates a file that is not there.
+	text, err := os.ReadFile(o.Talosconfig)
+	if err != nil {
+		return nil, err
+	}
+
+	config, err := clientconfig.FromBytes(text)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -95,7 +96,13 @@ func (c *cluster) given(ctx context.Context) (string, error) {
 
 // read asks a control plane and writes what it runs with to a file, because the provider reads it from one.
 func (c *cluster) read(ctx context.Context) (string, error) {
-	config, err := clientconfig.Open(c.options.Talosconfig)
+	// Talos' own Open creates a file that is not there.
+	text, err := os.ReadFile(c.options.Talosconfig)
+	if err != nil {
+		return "", err
+	}
+
+	config, err := clientconfig.FromBytes(text)
 	if err != nil {
 		return "", err
 	}
@@ -113,7 +120,7 @@ func (c *cluster) read(ctx context.Context) (string, error) {
 		return "", err
 	}
 
-	text, err := yaml.Marshal(bundle)
+	written, err := yaml.Marshal(bundle)
 	if err != nil {
 		return "", err
 	}
@@ -126,7 +133,7 @@ func (c *cluster) read(ctx context.Context) (string, error) {
 
 	c.written = filepath.Join(dir, "secrets.yaml")
 
-	return c.written, private(c.written, text)
+	return c.written, private(c.written, written)
 }
 
 // compare checks that the secrets in the state are the cluster's. They are not when an update was run on a state that

@@ -148,6 +148,10 @@ func (s Snapshots) Newest() (File, error) {
 // Prune removes the oldest snapshots beyond a number, and returns what it has removed. What cannot be read does not
 // count as a snapshot and stays, as does what a restore has kept.
 func (s Snapshots) Prune(keep int) ([]File, error) {
+	if keep < 0 {
+		return nil, fmt.Errorf("%d snapshots cannot be kept", keep)
+	}
+
 	all, err := s.List()
 	if err != nil {
 		return nil, err

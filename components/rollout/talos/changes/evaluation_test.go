@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/spec"
@@ -76,4 +77,35 @@ func machineConfiguration(t *testing.T, documents string) talosconfig.Provider {
 	require.NoError(t, err)
 
 	return cfg
+}
+
+// TestWarnOfRunning: a warning that holds for all nodes is shown once, and none of a change that is not made.
+func TestWarnOfRunning(t *testing.T) {
+	var warned []string
+
+	r := &Changes{Cluster: &cluster.Cluster{}}
+	r.Warn = func(message string) { warned = append(warned, message) }
+
+	controlPlane := func(disabled string) talosconfig.Provider {
+		cfg, err := configloader.NewFromBytes([]byte("version: v1alpha1\nmachine: { type: controlplane }\n" +
+			"cluster: { proxy: { disabled: " + disabled + " } }\n"))
+		require.NoError(t, err)
+
+		return cfg
+	}
+	change := nodeChange{wanted: controlPlane("true")}
+	found := evaluation{running: talosapi.System{Configuration: controlPlane("false")}}
+
+	blocked := found
+	blocked.blocked = assert.AnError
+	r.warnOfRunning(change, blocked)
+
+	unknown := evaluation{NodeImpact: impact.NodeImpact{Effect: impact.EffectUnknown}}
+	r.warnOfRunning(change, unknown)
+	assert.Empty(t, warned)
+
+	r.warnOfRunning(change, found)
+	r.warnOfRunning(change, found)
+	require.Len(t, warned, 1)
+	assert.Contains(t, warned[0], "kubectl --namespace kube-system delete daemonset kube-proxy")
 }

@@ -21,8 +21,8 @@ var waiting = regexp.MustCompile(`^(machine\.(type|token|disks|files|env|systemD
 // addedModule is a module that is added, which Talos loads at once.
 var addedModule = regexp.MustCompile(`^(machine\.kernel\.modules\[\d+\]\.name|KernelModuleConfig(\[[^\]]*\])?\.\w+)$`)
 
-// trusted are the certificates that containerd trusts when it pulls. It reads them when it pulls for the first time after
-// its start, and Talos does not restart it for them (Talos: issues 10314, 14022).
+// trusted are the certificates that containerd trusts when it pulls. It reads them when it pulls for the first time
+// after its start, and Talos does not restart it for them (Talos: issues 10314, 14022).
 var trusted = regexp.MustCompile(`^TrustedRootsConfig\b`)
 
 // login is that of a registry. Containerd reads it when it starts, and Talos restarts it for that from 1.14 on only.
@@ -31,8 +31,8 @@ var trusted = regexp.MustCompile(`^TrustedRootsConfig\b`)
 var login = regexp.MustCompile(`^(machine\.registries\.config\..+\.auth\.(username|password|auth|identityToken)$|` +
 	`RegistryAuthConfig\b)`)
 
-// WaitsForReboot says whether a setting has no effect, or not all of it, before the node boots again. Nodes before Talos
-// 1.14 say that themselves, but of what containerd reads.
+// WaitsForReboot says whether a setting has no effect, or not all of it, before the node boots again. Nodes before
+// Talos 1.14 say that themselves, but of what containerd reads.
 func WaitsForReboot(version string, settings []Setting) bool {
 	contract, err := talosconfig.ParseContractFromVersion(version)
 	if err != nil {

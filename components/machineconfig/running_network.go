@@ -26,8 +26,8 @@ func CheckRunningNetwork(running, wanted talosconfig.Provider) error {
 		}
 	case want == constants.FlannelCNI && want != is && installsCilium(running):
 		return spec.Problem{
-			Path: "cluster.cni.name", Rule: "does not change to flannel on a cluster that runs Cilium: nothing removes it, and " +
-				"pods would have two networks", Value: want, Remedy: remedy,
+			Path: "cluster.cni.name", Rule: "does not change to flannel on a cluster that runs Cilium: nothing removes it, " +
+				"and pods would have two networks", Value: want, Remedy: remedy,
 		}
 	}
 

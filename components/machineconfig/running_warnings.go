@@ -16,9 +16,9 @@ func RunningWarnings(running, wanted talosconfig.Provider) []spec.Problem {
 	if wanted.Machine().Type().IsControlPlane() && running.K8sProxyConfig().Enabled() &&
 		!wanted.K8sProxyConfig().Enabled() {
 		found = append(found, spec.Problem{
-			Path: "cluster.cni.kubeProxy", Rule: "Talos stops installing kube-proxy, and does not remove it from a cluster that " +
-				"runs", Value: "false", Remedy: "after the update, when the CNI serves Services in its place, run: kubectl --namespace " +
-				"kube-system delete daemonset kube-proxy; its rules stay on each node until that reboots",
+			Path: "cluster.cni.kubeProxy", Rule: "Talos stops installing kube-proxy, and does not remove it from a cluster " +
+				"that runs", Value: "false", Remedy: "after the update, when the CNI serves Services in its place, run: " +
+				"kubectl --namespace kube-system delete daemonset kube-proxy; its rules stay on each node until that reboots",
 		})
 	}
 

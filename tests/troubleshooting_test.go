@@ -93,7 +93,7 @@ var remedies = map[string]remedied{
 	`"is a copy of a template without its settings"`: {
 		by("TestWithoutSettings"), by("TestSweep"), "", "",
 	},
-	`"does not start"`:                        {by("TestFailedRestart"), by("TestFailedRestart"), "", ""},
+	`"does not start"`: {by("TestFailedRestart"), by("TestFailedRestart"), "", ""},
 	`"an upgrade of it was interrupted and then reverted"`: {
 		by("TestFinalCheckOfVersions"), nil, "", "the update that follows it is an upgrade, or a replacement",
 	},
@@ -109,6 +109,10 @@ var remedies = map[string]remedied{
 	`"a proxy may have answered in its place"`:            {by("TestRemediesOfChanges"), by("TestRemediesOfChanges"), "", ""},
 	`"it asks to wait for"`:                               {by("TestRemediesOfChanges"), by("TestRemediesOfChanges"), "", ""},
 	`"it refuses its configuration"`:                      {by("TestRejectedConfiguration"), by("TestRejectedConfiguration"), "", ""},
+	`"and Talos would not open it at the next boot"`: {
+		by("TestRunningEncryption"), nil, "",
+		"a unit test has the message; the lab's volumes are not encrypted, so that it starts with any setting",
+	},
 	`"exited prematurely", with no output below it, at the end of an update`: {
 		nil, nil, "Pulumi's", "it happens by chance, on a machine that is too slow",
 	},

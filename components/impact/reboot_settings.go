@@ -2,6 +2,7 @@ package impact
 
 import (
 	"regexp"
+	"slices"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 )
@@ -20,20 +21,36 @@ var waiting = regexp.MustCompile(`^(machine\.(type|token|disks|files|env|systemD
 // addedModule is a module that is added, which Talos loads at once.
 var addedModule = regexp.MustCompile(`^(machine\.kernel\.modules\[\d+\]\.name|KernelModuleConfig(\[[^\]]*\])?\.\w+)$`)
 
-// WaitsForReboot says whether a setting has no effect before the node boots again. Nodes before Talos 1.14 say that
-// themselves.
+// trusted are the certificates that containerd trusts when it pulls. It reads them when it pulls for the first time
+// after its start, and Talos does not restart it for them (Talos: issues 10314, 14022).
+var trusted = regexp.MustCompile(`^TrustedRootsConfig\b`)
+
+// login is that of a registry. Containerd reads it when it starts, and Talos restarts it for that from 1.14 on only.
+// Earlier versions take the setting without a reboot nevertheless (Talos: v1alpha1_runtime.go, CanApplyImmediate). CAs
+// and client certificates of registries are read for each pull.
+var login = regexp.MustCompile(`^(machine\.registries\.config\..+\.auth\.(username|password|auth|identityToken)$|` +
+	`RegistryAuthConfig\b)`)
+
+// WaitsForReboot says whether a setting has no effect, or not all of it, before the node boots again. Nodes before
+// Talos 1.14 say that themselves, but of what containerd reads.
 func WaitsForReboot(version string, settings []Setting) bool {
 	contract, err := talosconfig.ParseContractFromVersion(version)
-	if err != nil || !contract.Greater(talosconfig.TalosVersion1_13) {
+	if err != nil {
 		return false
 	}
 
-	for _, s := range settings {
-		added := s.Before == "" && !s.Secret && addedModule.MatchString(s.Path)
-		if waiting.MatchString(s.Path) && !added {
-			return true
-		}
-	}
+	restartsContainerd := contract.Greater(talosconfig.TalosVersion1_13)
 
-	return false
+	return slices.ContainsFunc(settings, func(s Setting) bool {
+		switch {
+		case trusted.MatchString(s.Path):
+			return true
+		case !restartsContainerd:
+			return login.MatchString(s.Path)
+		default:
+			added := s.Before == "" && !s.Secret && addedModule.MatchString(s.Path)
+
+			return waiting.MatchString(s.Path) && !added
+		}
+	})
 }

@@ -16,17 +16,33 @@ func TestWaitsForReboot(t *testing.T) {
 		setting Setting
 		want    bool
 	}{
-		"a variable":              {"v1.14.1", Setting{Path: "machine.env.NO_PROXY", Secret: true}, true},
-		"said by the node":        {"v1.13.9", Setting{Path: "machine.env.NO_PROXY", Secret: true}, false},
-		"an argument of etcd":     {"v1.14.1", Setting{Path: "cluster.etcd.extraArgs.a", Secret: true}, true},
-		"an argument of another":  {"v1.14.1", Setting{Path: "cluster.apiServer.extraArgs.a", Secret: true}, false},
-		"a sysctl":                {"v1.14.1", Setting{Path: "machine.sysctls.a", After: "b"}, false},
-		"a module":                {"v1.14.1", Setting{Path: "machine.kernel.modules[1].name", After: "zfs"}, false},
-		"another module":          {"v1.14.1", Setting{Path: "machine.kernel.modules[1].name", Before: "a", After: "b"}, true},
-		"parameters of a module":  {"v1.14.1", Setting{Path: "machine.kernel.modules[0].parameters[0]", After: "b"}, true},
-		"variables of their own":  {"v1.14.1", Setting{Path: "EnvironmentConfig.variables.A", Secret: true}, true},
-		"the key of a volume":     {"v1.14.1", Setting{Path: "VolumeConfig[STATE].encryption.keys[0].slot", After: "1"}, true},
-		"the size of a volume":    {"v1.14.1", Setting{Path: "VolumeConfig[STATE].provisioning.maxSize", After: "1"}, false},
+		"a variable":             {"v1.14.1", Setting{Path: "machine.env.NO_PROXY", Secret: true}, true},
+		"said by the node":       {"v1.13.9", Setting{Path: "machine.env.NO_PROXY", Secret: true}, false},
+		"an argument of etcd":    {"v1.14.1", Setting{Path: "cluster.etcd.extraArgs.a", Secret: true}, true},
+		"an argument of another": {"v1.14.1", Setting{Path: "cluster.apiServer.extraArgs.a", Secret: true}, false},
+		"a sysctl":               {"v1.14.1", Setting{Path: "machine.sysctls.a", After: "b"}, false},
+		"a module":               {"v1.14.1", Setting{Path: "machine.kernel.modules[1].name", After: "zfs"}, false},
+		"another module":         {"v1.14.1", Setting{Path: "machine.kernel.modules[1].name", Before: "a", After: "b"}, true},
+		"parameters of a module": {"v1.14.1", Setting{Path: "machine.kernel.modules[0].parameters[0]", After: "b"}, true},
+		"variables of their own": {"v1.14.1", Setting{Path: "EnvironmentConfig.variables.A", Secret: true}, true},
+		"the key of a volume":    {"v1.14.1", Setting{Path: "VolumeConfig[STATE].encryption.keys[0].slot", After: "1"}, true},
+		"the size of a volume":   {"v1.14.1", Setting{Path: "VolumeConfig[STATE].provisioning.maxSize", After: "1"}, false},
+		"a login": {
+			"v1.13.9", Setting{Path: "machine.registries.config.registry.lan:5000.auth.password", Secret: true}, true,
+		},
+		"a login of its own":        {"v1.12.4", Setting{Path: "RegistryAuthConfig[registry.lan].password", Secret: true}, true},
+		"a document without a name": {"v1.12.4", Setting{Path: "RegistryAuthConfig.kind", After: "a"}, true},
+		"a login, later":            {"v1.14.1", Setting{Path: "RegistryAuthConfig[registry.lan].password", Secret: true}, false},
+		"a login in the older form, later": {
+			"v1.14.1", Setting{Path: "machine.registries.config.a.lan.auth.username", After: "b"}, false,
+		},
+		"the CA of a registry": {
+			"v1.13.9", Setting{Path: "machine.registries.config.a.auth.lan.tls.ca", Secret: true}, false,
+		},
+		"a mirror":                {"v1.13.9", Setting{Path: "machine.registries.mirrors.a.auth.endpoints[0]", After: "b"}, false},
+		"certificates":            {"v1.13.9", Setting{Path: "TrustedRootsConfig[a].certificates", Secret: true}, true},
+		"certificates, later":     {"v1.14.1", Setting{Path: "TrustedRootsConfig[a].certificates", Secret: true}, true},
+		"an unknown version":      {"main", Setting{Path: "TrustedRootsConfig[a].certificates", Secret: true}, false},
 		"what begins like a type": {"v1.14.1", Setting{Path: "machine.typed", After: "1"}, false},
 	} {
 		assert.Equal(t, c.want, WaitsForReboot(c.version, []Setting{c.setting}), name)

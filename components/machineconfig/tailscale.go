@@ -12,6 +12,14 @@ import (
 	"talos-proxmox/components/spec"
 )
 
+const (
+	// tailscaleService is the name of the extension's service.
+	tailscaleService = "tailscale"
+	// tailscaleArgs begins the variable with arguments of "tailscale up", loginServerArg the one that names the server.
+	tailscaleArgs  = "TS_EXTRA_ARGS="
+	loginServerArg = "--login-server="
+)
+
 // Tailscale is the configuration patch with which the nodes of a pool join the tailnet, to go before the pool's other
 // patches. It holds the key and is as secret; nothing else that is rendered holds it. It is empty for a pool whose
 // nodes do not join. The variables are those of the extension's containerboot.
@@ -26,7 +34,7 @@ func Tailscale(p *plan.Plan, pool plan.PlannedPool, key string) (string, error) 
 	}
 
 	doc := extensions.NewServicesConfigV1Alpha1()
-	doc.ServiceName = "tailscale"
+	doc.ServiceName = tailscaleService
 	doc.ServiceEnvironment = []string{
 		"TS_AUTHKEY=" + key,
 		// The key may have expired when a node that is a member starts again.
@@ -34,7 +42,7 @@ func Tailscale(p *plan.Plan, pool plan.PlannedPool, key string) (string, error) 
 	}
 
 	if server := p.Tailscale.LoginServer; server != "" {
-		doc.ServiceEnvironment = append(doc.ServiceEnvironment, "TS_EXTRA_ARGS=--login-server="+server)
+		doc.ServiceEnvironment = append(doc.ServiceEnvironment, tailscaleArgs+loginServerArg+server)
 	}
 
 	if p.Tailscale.AdvertiseEndpoint && pool.Role == spec.RoleControlPlane {

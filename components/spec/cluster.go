@@ -56,8 +56,9 @@ type Cluster struct {
 	// A snapshot of etcd that new control planes start from, instead of an empty etcd: a path relative to the
 	// project. It has no effect while etcd has its quorum.
 	RecoverFrom string `json:"recoverFrom,omitempty"`
-	// Encrypt the disks of new nodes, with a key derived from the node's identity, or one that its TPM keeps, which
-	// needs tpm and image.secureBoot. Absent: no encryption.
+	// Encrypt the disks of nodes, with a key derived from the node's identity, or one that its TPM keeps, which
+	// needs tpm and image.secureBoot. Nodes that run keep what they were created with: a change is refused for them.
+	// Absent: no encryption.
 	Encryption Encryption `json:"encryption,omitempty" jsonschema:"enum=nodeID,enum=tpm"`
 }
 

@@ -15,6 +15,7 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"google.golang.org/grpc/codes"
@@ -34,6 +35,8 @@ type System struct {
 	Stage   string
 	// Configuration that the node runs with.
 	Configuration talosconfig.Provider
+	// Volumes are how the node has opened its volumes, by their ID.
+	Volumes map[string]block.VolumeStatusSpec
 }
 
 // Ask asks a node what it runs.
@@ -101,8 +104,24 @@ func (s *System) resources(ctx context.Context, api *client.Client) error {
 	}
 
 	s.Configuration = applied.Provider()
+	s.Volumes, err = volumes(ctx, api)
 
-	return nil
+	return err
+}
+
+// volumes are the states of a machine's volumes, by their ID.
+func volumes(ctx context.Context, api *client.Client) (map[string]block.VolumeStatusSpec, error) {
+	found, err := safe.StateListAll[*block.VolumeStatus](ctx, api.COSI)
+	if err != nil {
+		return nil, err
+	}
+
+	all := map[string]block.VolumeStatusSpec{}
+	for v := range found.All() {
+		all[v.Metadata().ID()] = *v.TypedSpec()
+	}
+
+	return all, nil
 }
 
 // secureBoot says whether a machine was booted with SecureBoot; nil when it does not know.

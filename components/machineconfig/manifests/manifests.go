@@ -21,6 +21,9 @@ import (
 // Manifest is an inline manifest: YAML documents under a name.
 type Manifest struct{ Name, Contents string }
 
+// Cilium is the name of the manifest that installs it.
+const Cilium = "cilium"
+
 // Inline are the manifests of a plan, for the machine configuration of every control plane.
 func Inline(p *plan.Plan) ([]Manifest, error) {
 	var all []Manifest
@@ -44,7 +47,7 @@ func Inline(p *plan.Plan) ([]Manifest, error) {
 
 	if p.CNI == spec.CNICilium {
 		objects, err := cilium(p)
-		if err := add("cilium", objects, err); err != nil {
+		if err := add(Cilium, objects, err); err != nil {
 			return nil, err
 		}
 	}

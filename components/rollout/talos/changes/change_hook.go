@@ -7,6 +7,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/impact"
+	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/spec"
 )
 
@@ -22,6 +23,19 @@ func (r *Changes) Change(ctx context.Context, args *pulumi.ResourceHookArgs) err
 	}
 
 	return r.changeNode(ctx, c)
+}
+
+// warnOfRunning warns once in a run of changes that need more than this update.
+func (r *Changes) warnOfRunning(c nodeChange, found evaluation) {
+	if found.Effect == impact.EffectUnknown || found.blocked != nil || c.wanted == nil {
+		return
+	}
+
+	for _, warning := range machineconfig.RunningWarnings(found.running.Configuration, c.wanted) {
+		if _, again := r.warned.LoadOrStore(warning.String(), true); !again {
+			r.Warn(warning.String())
+		}
+	}
 }
 
 // checkKubernetes refuses a version of Kubernetes that the node is not to get yet, and warns of what is gone in it.
@@ -45,6 +59,8 @@ func (r *Changes) changeNode(ctx context.Context, c nodeChange) error {
 	if err != nil {
 		return err
 	}
+
+	r.warnOfRunning(c, found)
 
 	if err := r.checkKubernetes(ctx, c, found); err != nil {
 		return err
@@ -95,6 +111,7 @@ func (r *Changes) sendRemaining(ctx context.Context, c nodeChange) error {
 // not answer is none.
 func (r *Changes) previewChange(ctx context.Context, c nodeChange) error {
 	found := r.evaluate(ctx, c)
+	r.warnOfRunning(c, found)
 
 	if err := r.checkKubernetes(ctx, c, found); err != nil {
 		return err

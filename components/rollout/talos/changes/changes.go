@@ -21,6 +21,8 @@ type Changes struct {
 	bootstrap *bootstrap.Bootstrap
 	// checkedDeprecations is done when the cluster was searched for what the next version of Kubernetes has removed.
 	checkedDeprecations sync.Once
+	// warned are warnings of changes that were shown already: each node has the same.
+	warned sync.Map
 	// manifestsSynced says that what Talos installs into Kubernetes is up to date. It is only read
 	// while a control plane is changed.
 	manifestsSynced bool

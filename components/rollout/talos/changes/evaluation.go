@@ -107,13 +107,40 @@ func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
 	found.Kubernetes = err == nil && transition.Rejected == nil &&
 		transition.Now.Kubernetes != transition.Wanted.Kubernetes && r.Plan.Apply != spec.ApplyStaged
 
-	if blocked == nil && err == nil && transition.Rejected == nil && c.node.Role == spec.RoleControlPlane {
-		blocked = machineconfig.CheckRunningNetwork(running.Configuration, c.wanted)
+	if err == nil && transition.Rejected == nil {
+		blocked = errors.Join(blocked, r.checkRunning(c, running))
 	}
 
 	found.blocked = found.Refuse(blocked)
 
 	return found
+}
+
+// checkRunning refuses what Talos accepts for a node that runs, and what would harm it later.
+func (r *Changes) checkRunning(c nodeChange, running talosapi.System) error {
+	err := machineconfig.CheckRunningEncryption(running.Configuration, c.wanted, running.Volumes, r.encryptionRemedy())
+
+	if c.node.Role == spec.RoleControlPlane {
+		err = errors.Join(err, machineconfig.CheckRunningNetwork(running.Configuration, c.wanted))
+	}
+
+	return err
+}
+
+// replaceable is how many control planes a cluster has of which one may leave.
+const replaceable = 3
+
+// encryptionRemedy says how the encryption of a cluster changes: with its nodes. Nodes that are replaced get no changed
+// configuration before. The others would, so that all are replaced at once.
+func (r *Changes) encryptionRemedy() string {
+	remedy := "put the key, or the patch that sets it, back; or name all nodes of the cluster in lifecycle.replace in " +
+		"the same update, none of which may be in the list already"
+
+	if len(r.Plan.ControlPlanes()) < replaceable {
+		remedy += "; with fewer than three control planes, add some with the former value before that"
+	}
+
+	return remedy
 }
 
 // defaultInstaller says whether a node is upgraded from an installer of which nothing was set.

@@ -1,0 +1,68 @@
+package machineconfig
+
+import (
+	"strings"
+
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+
+	"talos-proxmox/components/spec"
+)
+
+// RunningWarnings are the changes that a running node takes, and that do not have the effect alone that an operator
+// expects of them.
+func RunningWarnings(running, wanted talosconfig.Provider) []spec.Problem {
+	var found []spec.Problem
+
+	if wanted.Machine().Type().IsControlPlane() && running.K8sProxyConfig().Enabled() &&
+		!wanted.K8sProxyConfig().Enabled() {
+		found = append(found, spec.Problem{
+			Path: "cluster.cni.kubeProxy", Rule: "Talos stops installing kube-proxy, and does not remove it from a cluster " +
+				"that runs", Value: "false", Remedy: "after the update, when the CNI serves Services in its place, run: " +
+				"kubectl --namespace kube-system delete daemonset kube-proxy; its rules stay on each node until that reboots",
+		})
+	}
+
+	before, member := loginServer(running)
+	after, stays := loginServer(wanted)
+
+	if member && stays && before != after {
+		if after == "" {
+			after = "Tailscale's own"
+		}
+
+		found = append(found, spec.Problem{
+			Path: "tailscale.loginServer", Rule: "applies to nodes that have not joined a tailnet yet: nodes that have stay " +
+				"in it, because they keep their login on their disk", Value: after,
+			Remedy: "to have a node join the other tailnet, name it in lifecycle.replace",
+		})
+	}
+
+	return found
+}
+
+// loginServer is the control server of the tailnet that a node joins, empty for Tailscale's own. member says whether it
+// joins one.
+func loginServer(cfg talosconfig.Provider) (server string, member bool) {
+	for _, service := range cfg.ExtensionServiceConfigs() {
+		if service.Name() != tailscaleService {
+			continue
+		}
+
+		member = true
+
+		for _, variable := range service.Environment() {
+			args, found := strings.CutPrefix(variable, tailscaleArgs)
+			if !found {
+				continue
+			}
+
+			for _, arg := range strings.Fields(args) {
+				if given, found := strings.CutPrefix(arg, loginServerArg); found {
+					server = given
+				}
+			}
+		}
+	}
+
+	return server, member
+}

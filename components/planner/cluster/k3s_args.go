@@ -92,18 +92,19 @@ func (r *Resolver) checkK3sAPIServerArgs(args []string) {
 // checkK3sOption checks that K3s has an option. Of one that it does not have, a server says so in its log and goes on
 // without (K3s: pkg/configfilearg, stripInvalidFlags); an agent does not start.
 func (r *Resolver) checkK3sOption(path string, i int, name, version string) {
-	command, known, effect := "server", slices.Concat(k3sNodeOptions, k3sServerOptions), "servers would ignore it"
+	known, command := slices.Concat(k3sNodeOptions, k3sServerOptions), "k3s server"
+	rule, effect := "is an option that 'k3s server' does not have", "servers would ignore it"
+
 	if path == k3sAgentArgs {
-		command, known, effect = "agent", slices.Concat(k3sNodeOptions, k3sAgentOptions), "agents would not start with it"
+		known, command = slices.Concat(k3sNodeOptions, k3sAgentOptions), "k3s agent"
+		rule, effect = "is an option that 'k3s agent' does not have", "agents would not start with it"
 	}
 
 	if slices.Contains(known, name) {
 		return
 	}
 
-	rule := fmt.Sprintf("is an option that 'k3s %s' does not have: %s", command, effect)
-	remedy := fmt.Sprintf("correct it: 'k3s %s --help' lists the options", command)
-
+	remedy := fmt.Sprintf("correct it: '%s --help' lists the options", command)
 	near := nearestOption(name, known)
 	instead, own := k3sOwn[near]
 
@@ -117,12 +118,12 @@ func (r *Resolver) checkK3sOption(path string, i int, name, version string) {
 	}
 
 	if maybeMoreOptions(version) {
-		r.Warn(checks.At(path, i), fmt.Sprintf("is an option that 'k3s %s' does not have in the releases up to "+
-			"v1.%d.%d+k3s1: if the release of cluster.versions.k3s does not have it either, %s", command, newestListed,
-			k3sListed[newestListed], effect), "--"+name, remedy)
+		r.Warn(checks.At(path, i), fmt.Sprintf("%s in the releases up to v1.%d.%d+k3s1: if the release of "+
+			"cluster.versions.k3s does not have it either, %s", rule, newestListed, k3sListed[newestListed], effect),
+			"--"+name, remedy)
 
 		return
 	}
 
-	r.Problems.Add(checks.At(path, i), rule, "--"+name, remedy)
+	r.Problems.Add(checks.At(path, i), rule+": "+effect, "--"+name, remedy)
 }

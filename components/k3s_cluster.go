@@ -122,6 +122,10 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		return nil, err
 	}
 
+	if err := checkSharedSettings(ctx, b.hooks, b.report, name); err != nil {
+		return nil, err
+	}
+
 	if err := b.machines(); err != nil {
 		return nil, err
 	}

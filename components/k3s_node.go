@@ -216,9 +216,17 @@ func (args *k3sNodeArgs) warnOnUserDataDrift(ctx *pulumi.Context, file *storage.
 			return nil
 		}
 
+		advice := "change the node by hand, or replace it with lifecycle.replace"
+
+		// Servers that differ in these would not join.
+		if shared := k3sconfig.DifferShared(*then, now); args.Node.Role == spec.RoleControlPlane && len(shared) > 0 {
+			advice = fmt.Sprintf("revert the change, or change the node by hand. K3s requires that all servers have the "+
+				"same %s: until all are changed, no server can be added or replaced (stacks/docs/k3s.md, Change settings that "+
+				"all servers share)", strings.Join(shared, ", "))
+		}
+
 		return ctx.Log.Warn(fmt.Sprintf("the user data of %s differs from the configuration: %s. User data is applied "+
-			"at the first boot only: change the node by hand, or replace it with lifecycle.replace",
-			args.Node.Name, strings.Join(differ, ", ")), nil)
+			"at the first boot only: %s", args.Node.Name, strings.Join(differ, ", "), advice), nil)
 	})
 }
 

@@ -53,7 +53,16 @@ var remedies = map[string]remedied{
 	`"leaves the ISO file in the drives"`: {by("TestExternalByHand"), by("TestExternalByHand"), "", ""},
 	"`cdrom.enabled` \"is deprecated\"":   {nil, nil, "the provider's", "no action is needed"},
 	`"and holds files of"`:                {by("TestEndpointGate"), by("TestEndpointGate"), "", ""},
-	`"is not a key of"`:                   {by("TestCompiledProgram", "TestRefused"), by("TestCompiledProgram"), "", ""},
+	`"must be the same on all servers of a K3s cluster"`: {
+		by("TestK3sSharedSettings"), by("TestK3sSharedSettings"), "", "",
+	},
+	`"could not be compared with the settings of"`: {
+		by("TestK3sSharedSettings"), nil, "", "it asks the operator to compare files",
+	},
+	`"is an option that 'k3s server' does not have"`: {
+		by("TestK3sArguments"), by("TestK3sArguments"), "", "",
+	},
+	`"is not a key of"`: {by("TestCompiledProgram", "TestRefused"), by("TestCompiledProgram"), "", ""},
 
 	// Node creation.
 	`a node's address is unknown, and missing from the contract`: {

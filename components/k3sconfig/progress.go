@@ -77,6 +77,12 @@ var refusals = []struct{ message, means string }{
 			configFile + " of each server to the values in the state, and restart k3s there; the node keeps " +
 			"trying, and 'pulumi up' continues with it",
 	},
+	{
+		"critical configuration value mismatch",
+		"its settings differ from those of the server that it joins at; K3s names them in the lines above. Set them in " +
+			configFile + " of this machine to the values of that server, and in the configuration; the node keeps " +
+			"trying, and 'pulumi up' continues with it",
+	},
 }
 
 // Advice says what to do about what K3s complains of at the end of a log; empty where that speaks for itself.

@@ -64,6 +64,9 @@ func TestAdvice(t *testing.T) {
 		"level=error msg=\"Failed to validate connection to cluster at https://10.0.0.11:6443: tls: failed to verify " +
 			"certificate: x509: certificate has expired or is not yet valid: current time 2026-01-01T00:00:00Z is before " +
 			"2026-01-01T05:00:00Z\"": "its clock or that of its servers is wrong",
+		"level=fatal msg=\"Error: preparing server: failed to bootstrap cluster data: failed to validate server " +
+			"configuration: critical configuration value mismatch between servers\"": "its settings differ from those of " +
+			"the server that it joins at",
 		"level=info msg=\"Waiting for the agent's containerd\"": "",
 	} {
 		if want == "" {

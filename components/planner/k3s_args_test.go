@@ -19,6 +19,8 @@ func TestK3sArguments(t *testing.T) {
 		example = "; write it like --kube-apiserver-arg=audit-log-maxage=30"
 		moved   = "); move it there"
 		servers = ": belongs in k3s.serverArgs: agents have no such option (given: "
+		ignored = ": is an option that 'k3s server' does not have: servers would ignore it (given: "
+		fatal   = ": is an option that 'k3s agent' does not have: agents would not start with it (given: "
 	)
 
 	for name, test := range map[string]struct {
@@ -51,6 +53,23 @@ func TestK3sArguments(t *testing.T) {
 				"k3s.agentArgs[3]" + servers + "--secrets-encryption" + moved,
 			},
 		},
+		"options that K3s does not have": {
+			servers: []string{
+				"--disbale=traefik", "--disable-netwrok-policy", "--audit=hunter2", "--disable-apiserver-lb", "--tls-sans=a",
+				"--tokens=hunter2",
+			},
+			agents: []string{"--kubelet-args=max-pods=200", "--tls-sans=a"},
+			want: []string{
+				"k3s.serverArgs[0]" + ignored + "--disbale); did you mean --disable? Use k3s.disable instead",
+				"k3s.serverArgs[1]" + ignored + "--disable-netwrok-policy); did you mean --disable-network-policy?",
+				"k3s.serverArgs[2]" + ignored + "--audit); correct it: 'k3s server --help' lists the options",
+				"k3s.serverArgs[3]" + ignored + "--disable-apiserver-lb); move it to k3s.agentArgs",
+				"k3s.serverArgs[4]" + ignored + "--tls-sans); did you mean --tls-san?",
+				"k3s.serverArgs[5]" + ignored + "--tokens); did you mean --token? Use k3sToken instead",
+				"k3s.agentArgs[0]" + fatal + "--kubelet-args); did you mean --kubelet-arg?",
+				"k3s.agentArgs[1]" + fatal + "--tls-sans); correct it: 'k3s agent --help' lists the options",
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,6 +79,32 @@ func TestK3sArguments(t *testing.T) {
 
 			assert.Equal(t, test.want, said(t, s))
 		})
+	}
+}
+
+// TestOptionsOfNewerReleases: releases that came out after the list of options may have more of them.
+func TestOptionsOfNewerReleases(t *testing.T) {
+	t.Parallel()
+
+	for version, warned := range map[string]bool{
+		"v1.28.15+k3s1": false, "v1.34.3+k3s1": false, "v1.34.4+k3s1": true, "v1.35.0+k3s1": false, "v1.36.0+k3s1": true,
+	} {
+		s := onK3s(small())
+		s.Cluster.Versions.K3s = version
+		s.K3s = &spec.K3s{ServerArgs: []string{"--kube-apiserver-args=hunter2"}}
+
+		p, err := Plan(spec.Spec(s))
+		if !warned {
+			require.ErrorContains(t, err, "k3s.serverArgs[0]: is an option that 'k3s server' does not have", version)
+
+			continue
+		}
+
+		require.NoError(t, err, version)
+		require.Len(t, p.Warnings, 1)
+		assert.Equal(t, "k3s.serverArgs[0]: is an option that 'k3s server' does not have in the releases up to "+
+			"v1.35.0+k3s1: if the release of cluster.versions.k3s does not have it either, servers would ignore it "+
+			"(given: --kube-apiserver-args); did you mean --kube-apiserver-arg?", p.Warnings[0].String())
 	}
 }
 

@@ -18,23 +18,9 @@ import (
 var (
 	// k3sVersion is what K3s releases: a version of Kubernetes, and K3s' own count.
 	k3sVersion = regexp.MustCompile(`^v?((\d+\.\d+\.\d+)(?:-rc\d+)?\+k3s\d+)$`)
-	// k3sArgument is a long option with its value, or one that stands for yes.
-	k3sArgument = regexp.MustCompile(`^--([a-z][a-z0-9-]*)(?:=(.*))?$`)
 	// ubuntuPackage is the name of a package (Debian Policy 5.6.1).
 	ubuntuPackage = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
 )
-
-// k3sOwn are the options that the program states itself, with the key to use instead; empty where there is none.
-var k3sOwn = map[string]string{
-	"token": "k3sToken", "token-file": "k3sToken", "agent-token": "", "agent-token-file": "", "server": "",
-	"cluster-init": "", "cluster-reset": "",
-	"node-name": "pools.<name>.names", "node-ip": "network.addressing", "node-label": "labels", "node-taint": "taints",
-	"disable": "k3s.disable", "disable-default-registry-endpoint": "cluster.registryOptions.<name>.skipFallback",
-	"data-dir": "", "config": "", "flannel-backend": "", "cluster-cidr": "k3s.clusterCIDR",
-	"service-cidr": "k3s.serviceCIDR", "https-listen-port": "",
-	"write-kubeconfig": "", "write-kubeconfig-mode": "",
-	"datastore-endpoint": "", "disable-etcd": "", "disable-agent": "", "disable-apiserver": "",
-}
 
 // k3sMirror is a URL that others follow below. It goes into scripts.
 func (r *Resolver) k3sMirror(path, text, example string) string {
@@ -88,9 +74,9 @@ func (r *Resolver) checkK3s(p *plan.Plan) {
 		}
 	}
 
-	r.checkK3sArgs("k3s.serverArgs", k.ServerArgs)
+	r.checkK3sArgs(k3sServerArgs, k.ServerArgs, p.Kubernetes)
 	r.checkK3sAPIServerArgs(k.ServerArgs)
-	r.checkK3sArgs("k3s.agentArgs", k.AgentArgs)
+	r.checkK3sArgs(k3sAgentArgs, k.AgentArgs, p.Kubernetes)
 
 	if k.Checksum != "" && !checks.Checksum.MatchString(k.Checksum) {
 		r.Problems.Add("k3s.checksum", "must be a SHA-256 checksum", k.Checksum,
@@ -146,91 +132,6 @@ func (r *Resolver) k3sVersion() string {
 	}
 
 	return ""
-}
-
-// argumentName is an argument without its value, which may be a secret. What is no option may be the value of the one
-// before.
-func argumentName(arg string) string {
-	if !strings.HasPrefix(arg, "-") {
-		return ""
-	}
-
-	name, _, _ := strings.Cut(arg, "=")
-
-	return strings.Fields(name)[0]
-}
-
-// k3sServerOptions are options that agents do not have (K3s: k3s server, k3s agent), in addition to those with a prefix
-// of their own.
-var k3sServerOptions = map[string]bool{
-	"tls-san": true, "tls-san-security": true, "advertise-address": true, "advertise-port": true,
-	"kube-apiserver-arg": true, "kube-controller-manager-arg": true, "kube-scheduler-arg": true,
-	"kube-cloud-controller-manager-arg": true, "secrets-encryption": true, "service-node-port-range": true,
-	"cluster-dns": true, "cluster-domain": true, "cluster-reset-restore-path": true, "disable-scheduler": true,
-	"disable-cloud-controller": true, "disable-kube-proxy": true, "disable-network-policy": true,
-	"disable-helm-controller": true, "disable-controller-manager": true, "egress-selector-mode": true,
-	"embedded-registry": true, "default-local-storage-path": true,
-}
-
-func ofServers(option string) bool {
-	return k3sServerOptions[option] || strings.HasPrefix(option, "etcd-") || strings.HasPrefix(option, "datastore-") ||
-		strings.HasPrefix(option, "write-kubeconfig")
-}
-
-func (r *Resolver) checkK3sArgs(path string, args []string) {
-	for i, arg := range args {
-		m := k3sArgument.FindStringSubmatch(arg)
-		if m == nil {
-			r.Problems.Add(checks.At(path, i), "must be a long option of k3s", argumentName(arg),
-				"write it like --kube-apiserver-arg=audit-log-maxage=30")
-
-			continue
-		}
-
-		if instead, own := k3sOwn[m[1]]; own {
-			remedy := "leave it out"
-			if instead != "" {
-				remedy += ", and use " + instead
-			}
-
-			// Its value may be a token.
-			r.Problems.Add(checks.At(path, i), "is set by the program itself", "--"+m[1], remedy)
-		} else if path == "k3s.agentArgs" && ofServers(m[1]) {
-			r.Problems.Add(checks.At(path, i), "belongs in k3s.serverArgs: agents have no such option", "--"+m[1],
-				"move it there")
-		}
-	}
-}
-
-// checkK3sAPIServerArgs: what cluster.apiServer sets must not be set again.
-func (r *Resolver) checkK3sAPIServerArgs(args []string) {
-	a := r.Spec.Cluster.APIServer
-	own := plan.APIServerArgs(a)
-
-	for argument, set := range map[string]bool{
-		"authentication-config": a.Authentication != nil, "audit-policy-file": a.Audit != nil,
-		"admission-control-config-file": len(a.Admission) > 0,
-	} {
-		if set {
-			own[argument] = ""
-		}
-	}
-
-	for i, arg := range args {
-		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--kube-apiserver-arg="), "=")
-		_, configured := own[name]
-		given := "--kube-apiserver-arg=" + name
-
-		switch {
-		case configured:
-			r.Problems.Add(checks.At("k3s.serverArgs", i), "is already set by cluster.apiServer", given, "leave one "+
-				"of the two out")
-		case a.Authentication != nil && strings.HasPrefix(name, "oidc-"), a.OIDC != nil && name == "authentication-config":
-			r.Problems.Add(checks.At("k3s.serverArgs", i), "cannot be combined with cluster.apiServer: an API "+
-				"server accepts only one of the two", given,
-				"leave one of the two out")
-		}
-	}
 }
 
 // k3sNetwork reads a network of the cluster.

@@ -154,6 +154,13 @@ func (c *client) bootstrap(ctx context.Context) (files map[string]string, err er
 	return files, err
 }
 
+// config gets what the server runs with.
+func (c *client) config(ctx context.Context) (server criticalArgs, err error) {
+	err = c.ask(ctx, "/v1-k3s/config", &server, nil)
+
+	return server, err
+}
+
 // kubelet gets a node's certificate.
 func (c *client) kubelet(ctx context.Context, name, password string) (*x509.PEMEncodedCertificateAndKey, error) {
 	var pair struct{ Crt, Key string }

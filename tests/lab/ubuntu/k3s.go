@@ -39,6 +39,17 @@ type config struct {
 	NodeTaint   []string `yaml:"node-taint"`
 	Mode        string   `yaml:"write-kubeconfig-mode"`
 	Encryption  bool     `yaml:"secrets-encryption"`
+	Provider    string   `yaml:"secrets-encryption-provider"`
+	DNS         any      `yaml:"cluster-dns"`
+	Domain      string   `yaml:"cluster-domain"`
+	NoCloud     bool     `yaml:"disable-cloud-controller"`
+	NoHelm      bool     `yaml:"disable-helm-controller"`
+	NoPolicy    bool     `yaml:"disable-network-policy"`
+	Registry    bool     `yaml:"embedded-registry"`
+	Egress      string   `yaml:"egress-selector-mode"`
+	Masquerade  bool     `yaml:"flannel-ipv6-masq"`
+	ExternalIP  bool     `yaml:"flannel-external-ip"`
+	Metrics     bool     `yaml:"supervisor-metrics"`
 	APIServer   any      `yaml:"kube-apiserver-arg"`
 	Kubelet     any      `yaml:"kubelet-arg"`
 	// NoDefaultRegistry is heeded by containerd, which the lab does not have.

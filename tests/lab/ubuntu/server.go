@@ -195,6 +195,10 @@ func (k *service) joinAsServer() error {
 		return err
 	}
 
+	if err := k.compare(client); err != nil {
+		return err
+	}
+
 	files, err := client.bootstrap(k.ctx)
 	if err != nil {
 		return err
@@ -203,11 +207,6 @@ func (k *service) joinAsServer() error {
 	c := k.sys.fw.clusterBy(client.cluster)
 	if c == nil {
 		return errors.New("etcd is gone")
-	}
-
-	// K3s: pkg/daemons/config, CriticalControlArgs.
-	if pods, services := k.networks(); pods != c.pods || services != c.services {
-		return errors.New("failed to validate server configuration: critical configuration value mismatch between servers")
 	}
 
 	for name, text := range files {
@@ -280,12 +279,7 @@ func (k *service) networks() (pods, services string) {
 
 // serviceAddress is the nth address of the network of services.
 func serviceAddress(c *cluster, n int) netip.Addr {
-	a := netip.MustParsePrefix(c.services).Addr()
-	for range n {
-		a = a.Next()
-	}
-
-	return a
+	return nth(c.services, n)
 }
 
 // writeTokens has the server keep its tokens in their full form (K3s: pkg/server, printTokens).
@@ -392,6 +386,8 @@ func (s *supervisor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/v1-k3s/server-bootstrap" && asServer:
 		_ = json.NewEncoder(w).Encode(c.files)
+	case r.URL.Path == "/v1-k3s/config" && (asServer || user == "node" && c.admitsAgent(password)):
+		_ = json.NewEncoder(w).Encode(s.on.critical())
 	case r.URL.Path == "/v1-k3s/client-kubelet.crt" && (asServer || user == "node" && c.admitsAgent(password)):
 		s.kubelet(w, r)
 	case r.URL.Path == "/db/snapshot" && asServer:

@@ -259,6 +259,36 @@ func testJoining(t *testing.T, change ...func(*Options)) {
 	require.NoError(t, j.Unknown())
 }
 
+// TestCriticalArguments: a server with other settings than the one that it joins at is refused, and the log names them.
+func TestCriticalArguments(t *testing.T) {
+	t.Parallel()
+
+	f, j, at := network(t)
+	files := prepared(t)
+	hash := sha256.Sum256([]byte(files[tlsDir+"server-ca.crt"]))
+	token := "token: K10" + hex.EncodeToString(hash[:]) + "::server:secret\n"
+	url := "https://" + at(11).Addr().String() + ":6443"
+
+	logs(t, boot(t, f, 401, at(11), guest{
+		role: "server", files: files,
+		config: token + "cluster-init: true\nnode-name: s1\ncluster-dns: 10.43.0.10\n",
+	}), "installed")
+
+	refused := boot(t, f, 402, at(12), guest{
+		role: "server",
+		config: token + "server: " + url + "\nnode-name: s2\ndisable: [servicelb, traefik]\nsecrets-encryption: true\n" +
+			"cluster-domain: cluster.local\n",
+	})
+	logs(t, refused, "level=warning msg=\"critical configuration mismatched: disable-service-lb\"\n"+
+		"level=warning msg=\"critical configuration mismatched: secrets-encryption\"\n")
+	logs(t, refused, "critical configuration value mismatch between servers")
+
+	logs(t, boot(t, f, 403, at(13), guest{
+		role: "server", config: token + "server: " + url + "\nnode-name: s3\ndisable: [traefik]\n",
+	}), "installed")
+	require.NoError(t, j.Unknown())
+}
+
 // TestStrict: what cloud-init, systemd or K3s would not take is refused, and fails a test.
 func TestStrict(t *testing.T) {
 	t.Parallel()

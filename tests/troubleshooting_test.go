@@ -162,7 +162,7 @@ var remedies = map[string]remedied{
 		by("TestCheckDisruption"), nil, "",
 		"a unit test has the message; TestQuorumLost restores a snapshot where etcd has lost its quorum",
 	},
-	`"is a newer snapshot of this cluster"`:                {by("TestQuorumLost"), by("TestQuorumLost"), "", ""},
+	`"is a newer snapshot of this cluster"`: {by("TestQuorumLost"), by("TestQuorumLost"), "", ""},
 	`"cluster.recoverFrom is still …", a warning`: {
 		by("TestWarnArmed"), nil, "", "a unit test has the message; TestQuorumLost removes the key",
 	},

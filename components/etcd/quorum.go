@@ -113,9 +113,9 @@ func QuorumText(voters int) string {
 }
 
 // CheckDisruption says why a member of etcd may not be taken down for a while, nil when it may: no other may be
-// unhealthy, none of two may go while more are planned, and a change that Talos refuses while it would cost the quorum is
-// not begun. A lone control plane may go: etcd stands still meanwhile. planned are the names of all control planes of the
-// plan.
+// unhealthy, none of two may go while more are planned, and a change that Talos refuses while it would cost the quorum
+// is not begun. A lone control plane may go: etcd stands still meanwhile. planned are the names of all control planes
+// of the plan.
 func CheckDisruption(members []Member, planned []string, name string, effect impact.Effect) error {
 	var unhealthy []string
 
@@ -177,7 +177,8 @@ type MissingError struct {
 	Planned int
 }
 
-// Error says what helps. What the operator does last always ends it: with two planned control planes, one of two may go.
+// Error says what helps. What the operator does last always ends it: with two planned control planes, one of two may
+// go.
 func (e MissingError) Error() string {
 	names := strings.Join(e.Names, ", ")
 

@@ -152,8 +152,8 @@ func (s Store) Newest() (newest Snapshot, owned bool, err error) {
 	return Snapshot{}, false, nil
 }
 
-// NewerThan says that a snapshot of the store is newer than a file: by the times in their names or, of a file with a name
-// of its own, by the revisions of etcd.
+// NewerThan says that a snapshot of the store is newer than a file: by the times in their names or, of a file with a
+// name of its own, by the revisions of etcd.
 func (s Snapshot) NewerThan(path string) (bool, error) {
 	if m := nameOf.FindStringSubmatch(filepath.Base(path)); m != nil {
 		if taken, err := time.Parse(timestamp, m[2]); err == nil {

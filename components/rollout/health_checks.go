@@ -121,8 +121,8 @@ func (s Scope) allJoin(names []string) bool {
 	return true
 }
 
-// joins says that a node is set up in this update, while others wait. A K3s server that is replaced is not: it waits for
-// the servers before it. Nor is one whose VM cannot be deleted, because its host does not answer.
+// joins says that a node is set up in this update, while others wait. A K3s server that is replaced is not: it waits
+// for the servers before it. Nor is one whose VM cannot be deleted, because its host does not answer.
 func (s Scope) joins(n plan.Node) bool {
 	switch {
 	case s.Limiter != nil && s.Limiter.isJoining(n.Name):

@@ -32,8 +32,8 @@ func (i inventory) VM(vmid int) (vmidentity.Found, bool) {
 	return found, there
 }
 
-// TestMissingWorkers: a worker that Kubernetes does not know is unavailable, unless it is to come for the first time, or
-// known to be dead. What the update sets up is waited for without the limiter.
+// TestMissingWorkers: a worker that Kubernetes does not know is unavailable, unless it is to come for the first time,
+// or known to be dead. What the update sets up is waited for without the limiter.
 func TestMissingWorkers(t *testing.T) {
 	worker := func(vmid int) plan.Node {
 		return plan.Node{Name: fmt.Sprintf("w%d", vmid), Role: spec.RoleWorker, VMID: vmid}

@@ -163,6 +163,6 @@ func TestWarnArmed(t *testing.T) {
 
 	b.warnArmed(report(talosapi.EtcdHeld))
 	b.warnArmed(report(talosapi.EtcdHeld))
-	assert.Equal(t, []string{"cluster.recoverFrom is still old.db, and etcd has its data: remove the key, or the next loss " +
-		"of all control planes starts the cluster from that snapshot"}, warned)
+	assert.Equal(t, []string{"cluster.recoverFrom is still old.db, and etcd has its data: remove the key, or the next " +
+		"loss of all control planes starts the cluster from that snapshot"}, warned)
 }

@@ -71,8 +71,8 @@ func (t *vmRestart) Evaluate(ctx context.Context) (_ rollout.Work, err error) {
 	return rollout.Work{Effect: impact.EffectReboot}, err
 }
 
-// evaluateUnreachable finds out whether the pods of a node that does not answer run: Talos may be unreachable alone. The
-// pods of a worker that is ready in Kubernetes are drained as those of any other.
+// evaluateUnreachable finds out whether the pods of a node that does not answer run: Talos may be unreachable alone.
+// The pods of a worker that is ready in Kubernetes are drained as those of any other.
 func (t *vmRestart) evaluateUnreachable(ctx context.Context, why error) (rollout.Work, error) {
 	c := t.nodeChange
 
@@ -95,8 +95,8 @@ func (t *vmRestart) evaluateUnreachable(ctx context.Context, why error) (rollout
 	return rollout.Work{Effect: impact.EffectReboot, Unreachable: true}, t.restarts.checkUnreachable(ctx, c)
 }
 
-// readyInKubernetes asks Kubernetes, which notices after most of a minute that a node is silent. One whose address alone
-// is unknown may well not be.
+// readyInKubernetes asks Kubernetes, which notices after most of a minute that a node is silent. One whose address
+// alone is unknown may well not be.
 func (t *vmRestart) readyInKubernetes(ctx context.Context, why error) (bool, error) {
 	kube, err := t.Kubernetes(ctx)
 	if err != nil {

@@ -99,8 +99,8 @@ func TestInClusterWithForeignMachine(t *testing.T) {
 	assert.True(t, inCluster("6c84fb90-12c4-11e1-840d-7b25c5ee775a", 1), "the only control plane")
 }
 
-// TestStaysReady: a worker whose Talos API alone is unreachable is ready in Kubernetes, and its pods are drained. One that
-// is not ready, or not there, is restarted as it is.
+// TestStaysReady: a worker whose Talos API alone is unreachable is ready in Kubernetes, and its pods are drained. One
+// that is not ready, or not there, is restarted as it is.
 func TestStaysReady(t *testing.T) {
 	node := func(name string, ready corev1.ConditionStatus) *corev1.Node {
 		return &corev1.Node{

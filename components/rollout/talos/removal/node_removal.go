@@ -27,7 +27,8 @@ type nodeRemoval struct {
 	// whyUnreachable is why the node does not answer.
 	whyUnreachable error
 	kube           *kubeapi.Client
-	// vmStays says that its VM cannot be deleted in this run, because its host does not answer: no new one takes its place.
+	// vmStays says that its VM cannot be deleted in this run, because its host does not answer: no new one takes its
+	// place.
 	vmStays bool
 }
 
@@ -163,8 +164,8 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 	return rollout.RemovalBegun(n.reset(ctx), n.planned != nil, append(left, "Kubernetes")...)
 }
 
-// addReplaced notes that a node that stays in the plan is unavailable until its new machine has rejoined, where this run
-// makes one.
+// addReplaced notes that a node that stays in the plan is unavailable until its new machine has rejoined, where this
+// run makes one.
 func (n *nodeRemoval) addReplaced() {
 	if n.planned == nil || n.vmStays {
 		return

@@ -117,7 +117,8 @@ func TestSilentAgentRestart(t *testing.T) {
 
 	out := newOutput(t)
 	_, _ = r.Stack.Up(t.Context(), optup.ProgressStreams(out), optup.ErrorProgressStreams(out))
-	assert.Contains(t, out.String(), "pair-worker-1 does not answer (its address is not known): its VM is restarted as it is")
+	assert.Contains(t, out.String(), "pair-worker-1 does not answer (its address is not known), but is ready in "+
+		"Kubernetes: it is drained")
 
 	r.Lab.World().SilenceAgent(501, false)
 	unset(t, r.Stack, "lifecycle.upgrade")

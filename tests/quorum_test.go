@@ -133,6 +133,22 @@ func TestQuorumLost(t *testing.T) {
 		assert.Contains(t, said, "a snapshot, its hash is right")
 	})
 
+	t.Run("not while a newer one is there", func(t *testing.T) {
+		const newer = " is a newer snapshot of this cluster; set cluster.recoverFrom to the newest one"
+
+		assert.Contains(t, failUp(t, r.Stack), newer)
+		assert.Len(t, vmids(r), 4)
+
+		all, err := store.List()
+		require.NoError(t, err)
+
+		for _, s := range all {
+			if s.Taken.After(kept[0].Taken) {
+				require.NoError(t, os.Rename(s.Path, filepath.Join(t.TempDir(), filepath.Base(s.Path))))
+			}
+		}
+	})
+
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireNoChange(t, r.Stack)

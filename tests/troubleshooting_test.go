@@ -175,6 +175,16 @@ var remedies = map[string]remedied{
 		by("TestCheckDisruption"), nil, "",
 		"a unit test has the message; TestQuorumLost restores a snapshot where etcd has lost its quorum",
 	},
+	`"is a newer snapshot of this cluster"`: {by("TestQuorumLost"), by("TestQuorumLost"), "", ""},
+	`"cluster.recoverFrom is still …", a warning`: {
+		by("TestWarnArmed"), nil, "", "a unit test has the message; TestQuorumLost removes the key",
+	},
+	`"planned members (missing: …"`: {
+		by("TestCheckDisruption"), nil, "", "a unit test has the message; it asks for an update of its own",
+	},
+	`"these are not in Kubernetes: …"`: {
+		by("TestMissingWorkers"), nil, "", "a unit test has the message; it asks for an update of its own",
+	},
 	`"run members of two different etcd clusters"`: {by("TestTwoEtcds"), by("TestTwoEtcds"), "", ""},
 	`an image of a removed cluster is still on a host`: {
 		nil, nil, "", "the provider loses it without a message: a known limit",

@@ -13,8 +13,14 @@ func TestCheckDisruption(t *testing.T) {
 	a, b, c := Member{Name: "a"}, Member{Name: "b"}, Member{Name: "c"}
 	ill, learner := Member{Name: "c", Problem: "no leader"}, Member{Address: "10.0.0.3", Learner: true}
 
+	const missing = "etcd has only two of its 3 planned members (missing: c), and no quorum while a is unavailable; let " +
+		"c join first: take back what else is changed, run 'pulumi up', then make the other changes again; what does not " +
+		"join is named in lifecycle.replace, and also in lifecycle.forceRemove if it does not answer, or taken out of the " +
+		"configuration"
+
 	for name, test := range map[string]struct {
 		members []Member
+		planned []string
 		effect  impact.Effect
 		refused string
 	}{
@@ -54,9 +60,28 @@ func TestCheckDisruption(t *testing.T) {
 				"add a control " +
 				"plane, or remove one, first",
 		},
+		"one of two, and two are planned": {
+			members: []Member{a, b}, planned: []string{"a", "b"}, effect: impact.EffectReboot,
+		},
+		"one of two of three": {
+			members: []Member{a, b}, planned: []string{"a", "b", "c"}, effect: impact.EffectReboot, refused: missing,
+		},
+		"an upgrade of one of two of three": {
+			members: []Member{a, b}, planned: []string{"a", "b", "c"}, effect: impact.EffectUpgrade, refused: missing,
+		},
+		"two of three, and it stays up": {
+			members: []Member{a, b}, planned: []string{"a", "b", "c"}, effect: impact.EffectNone,
+		},
+		"one that is no member": {members: []Member{b, c}, planned: []string{"a", "b", "c"}, effect: impact.EffectReboot},
+		"one of three of five": {
+			members: []Member{a, b, c}, planned: []string{"a", "b", "c", "d", "e"}, effect: impact.EffectReboot,
+		},
+		"one that leaves counts": {
+			members: []Member{a, b, {Name: "z"}}, planned: []string{"a", "b", "c"}, effect: impact.EffectReboot,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := CheckDisruption(test.members, "a", test.effect)
+			err := CheckDisruption(test.members, test.planned, "a", test.effect)
 			if test.refused == "" {
 				require.NoError(t, err)
 			} else {

@@ -113,9 +113,10 @@ func QuorumText(voters int) string {
 }
 
 // CheckDisruption says why a member of etcd may not be taken down for a while, nil when it may: no other may be
-// unhealthy, and a change that Talos refuses while it would cost the quorum is not begun. A lone control plane may go:
-// etcd stands still meanwhile.
-func CheckDisruption(members []Member, name string, effect impact.Effect) error {
+// unhealthy, none of two may go while more are planned, and a change that Talos refuses while it would cost the quorum
+// is not begun. A lone control plane may go: etcd stands still meanwhile. planned are the names of all control planes
+// of the plan.
+func CheckDisruption(members []Member, planned []string, name string, effect impact.Effect) error {
 	var unhealthy []string
 
 	voters := 0
@@ -135,9 +136,13 @@ func CheckDisruption(members []Member, name string, effect impact.Effect) error 
 		voters++
 	}
 
+	missing := missingMembers(members, planned, name)
+
 	switch {
 	case len(unhealthy) > 0:
 		return spec.Blocked(strings.Join(unhealthy, ", "), "repair it first, then run 'pulumi up' again")
+	case voters == 2 && len(planned) > 2 && len(missing) > 0 && effect.Down():
+		return MissingError{Names: missing, Node: name, Planned: len(planned)}
 	case voters == 2 && effect == impact.EffectUpgrade:
 		return spec.Blocked(
 			"etcd has two members, and Talos upgrades neither of them: the other one alone has no quorum",
@@ -146,6 +151,44 @@ func CheckDisruption(members []Member, name string, effect impact.Effect) error 
 	default:
 		return nil
 	}
+}
+
+// missingMembers are planned control planes that are no members; none where the node itself is none: etcd does without
+// it.
+func missingMembers(members []Member, planned []string, name string) (missing []string) {
+	isMember := func(name string) bool {
+		return slices.ContainsFunc(members, func(m Member) bool { return m.Name == name })
+	}
+
+	if !isMember(name) {
+		return nil
+	}
+
+	return slices.DeleteFunc(slices.Clone(planned), isMember)
+}
+
+// MissingError is why one of two members may not be taken down: others are planned, and are no members.
+type MissingError struct {
+	// Names are the missing ones.
+	Names []string
+	// Node would be taken down.
+	Node string
+	// Planned is how many control planes there are in the plan.
+	Planned int
+}
+
+// Error says what helps. What the operator does last always ends it: with two planned control planes, one of two may
+// go.
+func (e MissingError) Error() string {
+	names := strings.Join(e.Names, ", ")
+
+	return spec.Blocked(
+		fmt.Sprintf("etcd has only two of its %d planned members (missing: %s), and no quorum while %s is unavailable",
+			e.Planned, names, e.Node),
+		fmt.Sprintf("let %s join first: take back what else is changed, run 'pulumi up', then make the other changes "+
+			"again; what does not join is named in lifecycle.replace, and also in lifecycle.forceRemove if it does not "+
+			"answer, or taken out of the configuration", names),
+	).Error()
 }
 
 // CanStop says why a member of which nothing is known may not be taken down, nil when it may: where etcd goes on and

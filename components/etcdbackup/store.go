@@ -152,6 +152,26 @@ func (s Store) Newest() (newest Snapshot, owned bool, err error) {
 	return Snapshot{}, false, nil
 }
 
+// NewerThan says that a snapshot of the store is newer than a file: by the times in their names or, of a file with a
+// name of its own, by the revisions of etcd.
+func (s Snapshot) NewerThan(path string) (bool, error) {
+	if m := nameOf.FindStringSubmatch(filepath.Base(path)); m != nil {
+		if taken, err := time.Parse(timestamp, m[2]); err == nil {
+			return s.Taken.After(taken), nil
+		}
+	}
+
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close() // read only
+
+	other, err := Read(f)
+
+	return s.Revision > other.Revision, err
+}
+
 // writer remembers what went wrong with writing.
 type writer struct {
 	to  io.Writer

@@ -2,18 +2,34 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"talos-proxmox/components/etcd"
+	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
 
+// AwaitedError is why a node is not taken down before others have joined that this update sets up. It is not waited for
+// that with the limiter: what is set up may need it.
+type AwaitedError struct{ Err error }
+
+// Error is why.
+func (e AwaitedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e AwaitedError) Unwrap() error { return e.Err }
+
+// isAwaited says whether an error is an AwaitedError.
+func isAwaited(err error) bool { return errors.As(err, new(AwaitedError)) }
+
 // WaitHealthy waits until a check holds. What has failed for three times lifecycle.settleTimeout is the error: another
-// node may just be rejoining.
+// node may just be rejoining. An AwaitedError is one at once.
 func WaitHealthy(ctx context.Context, p *plan.Plan, progress wait.Reporter, what string,
 	check func(context.Context) error,
 ) error {
@@ -21,7 +37,7 @@ func WaitHealthy(ctx context.Context, p *plan.Plan, progress wait.Reporter, what
 
 	return wait.Until(ctx, p.ReadyTimeout, progress, func(context.Context) error {
 		err := check(ctx)
-		if err == nil || grace.Expired() {
+		if err == nil || isAwaited(err) || grace.Expired() {
 			return err
 		}
 
@@ -29,16 +45,38 @@ func WaitHealthy(ctx context.Context, p *plan.Plan, progress wait.Reporter, what
 	})
 }
 
-// CheckWorkers checks that one more worker may be unavailable, by what Kubernetes says of the others. One that an
-// operator has cordoned takes no pods either. What this program has cordoned is the limiter's business.
-func CheckWorkers(p *plan.Plan, nodes []kubeapi.Node, name string) error {
-	var notReady, cordoned []string
+// CheckEtcd says why a control plane may not be taken down, by the members of etcd and the planned control planes.
+func (s Scope) CheckEtcd(members []etcd.Member, name string, e impact.Effect) error {
+	var planned []string
+	for _, n := range s.Plan.ControlPlanes() {
+		planned = append(planned, n.Name)
+	}
 
-	for _, n := range p.Nodes() {
+	err := etcd.CheckDisruption(members, planned, name, e)
+
+	if missing := (etcd.MissingError{}); errors.As(err, &missing) && s.allJoin(missing.Names) {
+		return AwaitedError{err}
+	}
+
+	return err
+}
+
+// CheckWorkers checks that one more worker may be unavailable, by what Kubernetes says of the others. One that an
+// operator has cordoned takes no pods either. What this program has cordoned is the limiter's business. A worker that
+// Kubernetes does not know is unavailable if its VM exists or it is being replaced; one that is created for the first
+// time has taken no pods yet.
+func (s Scope) CheckWorkers(nodes []kubeapi.Node, name string) error {
+	var notReady, cordoned, missing []string
+
+	for _, n := range s.Plan.Nodes() {
 		i := slices.IndexFunc(nodes, func(found kubeapi.Node) bool { return found.Name == n.Name })
 
 		switch {
-		case n.Role == spec.RoleControlPlane || n.Name == name || i < 0:
+		case n.Role == spec.RoleControlPlane || n.Name == name:
+		case i < 0:
+			if s.isMissing(n) {
+				missing = append(missing, n.Name)
+			}
 		case !nodes[i].Ready:
 			notReady = append(notReady, n.Name)
 		case nodes[i].Cordoned && !nodes[i].Ours:
@@ -46,26 +84,86 @@ func CheckWorkers(p *plan.Plan, nodes []kubeapi.Node, name string) error {
 		}
 	}
 
-	if len(notReady)+len(cordoned) < p.MaxUnavailable {
+	if len(notReady)+len(cordoned)+len(missing) < s.Plan.MaxUnavailable {
 		return nil
 	}
 
-	return fmt.Errorf("%d of the workers may be unavailable (lifecycle.upgrade.maxUnavailable), and %s",
-		p.MaxUnavailable, unavailableText(notReady, cordoned))
+	err := fmt.Errorf("%d of the workers may be unavailable (lifecycle.upgrade.maxUnavailable), and %s",
+		s.Plan.MaxUnavailable, unavailableText(notReady, cordoned, missing))
+
+	// Of those that are missing, only what this update sets up is worth waiting for.
+	stay := slices.DeleteFunc(slices.Clone(missing), func(name string) bool { return s.allJoin([]string{name}) })
+	if len(notReady)+len(cordoned)+len(stay) < s.Plan.MaxUnavailable {
+		return AwaitedError{err}
+	}
+
+	return err
 }
 
-// unavailableText names workers that are not ready, and those that an operator has cordoned.
-func unavailableText(notReady, cordoned []string) string {
+// isMissing says that a worker that Kubernetes does not know is away, and not yet to come for the first time. One in
+// lifecycle.forceRemove is known to be dead: the operator does without it.
+func (s Scope) isMissing(n plan.Node) bool {
+	if slices.Contains(s.Plan.ForceRemove, n.Name) {
+		return false
+	}
+
+	return slices.Contains(s.Plan.Replace, n.Name) || s.Inventory != nil && s.Inventory.Exists(n)
+}
+
+// allJoin says that all of some planned nodes are set up in this update, while others wait.
+func (s Scope) allJoin(names []string) bool {
+	for _, n := range s.Plan.Nodes() {
+		if slices.Contains(names, n.Name) && !s.joins(n) {
+			return false
+		}
+	}
+
+	return true
+}
+
+// joins says that a node is set up in this update, while others wait. A K3s server that is replaced is not: it waits
+// for the servers before it. Nor is one whose VM cannot be deleted, because its host does not answer.
+func (s Scope) joins(n plan.Node) bool {
+	switch {
+	case s.Limiter != nil && s.Limiter.isJoining(n.Name):
+		return true
+	case s.Inventory == nil || s.Inventory.AbsentVMIDs() == nil:
+		return false
+	case s.Inventory.AbsentVMIDs()[n.VMID]:
+		return true
+	case !slices.Contains(s.Plan.Replace, n.Name) || s.Plan.K3s != nil && n.Role == spec.RoleControlPlane:
+		return false
+	}
+
+	found, known := s.Inventory.VM(n.VMID)
+
+	return !known || !found.VM.Unreachable
+}
+
+// unavailableText names workers that are not ready, those that an operator has cordoned, and those that Kubernetes does
+// not know.
+func unavailableText(notReady, cordoned, missing []string) string {
 	var texts []string
 
 	if len(notReady) > 0 {
-		texts = append(texts, "these are not ready: "+strings.Join(slices.Sorted(slices.Values(notReady)), ", "))
+		texts = append(texts, "these are not ready: "+joinSorted(notReady))
 	}
 
 	if len(cordoned) > 0 {
-		texts = append(texts, "these are cordoned: "+strings.Join(slices.Sorted(slices.Values(cordoned)), ", ")+
+		texts = append(texts, "these are cordoned: "+joinSorted(cordoned)+
 			" (not by this program: uncordon them with kubectl, or raise the limit)")
 	}
 
+	if len(missing) > 0 {
+		texts = append(texts, "these are not in Kubernetes: "+joinSorted(missing)+
+			" (to let them join first, take back what else is changed, run 'pulumi up', then make the other changes "+
+			"again; what does not join is named in lifecycle.replace, and also in lifecycle.forceRemove if it does not "+
+			"answer, or taken out of the configuration)")
+	}
+
 	return strings.Join(texts, ", and ")
+}
+
+func joinSorted(names []string) string {
+	return strings.Join(slices.Sorted(slices.Values(names)), ", ")
 }

@@ -52,7 +52,8 @@ func Removals(p *plan.Plan, l *Limiter, progress wait.Reporter) *Rollout {
 //
 //  1. wait for the canary of its pool, and for the limiter
 //  2. evaluate what is to be done
-//  3. check that the cluster can do without the node
+//  3. check that the cluster can do without the node; while nodes that this update sets up are missing, release the
+//     limiter, and begin again when they have joined
 //  4. back up etcd, for a control plane
 //  5. cordon and drain the node, and check the cluster again
 //  6. take the disruptive steps, each further one after one more check
@@ -80,24 +81,40 @@ func (r *Rollout) Prepare(ctx context.Context, n plan.Node, c Cluster, failurePr
 		return nil, fmt.Errorf("%s: %w", n.Name, err)
 	}
 
-	releaseLimiter, err := r.Limiter.Acquire(ctx, n.Name, n.Role, r.TurnTimeout, r.Progress)
-	if err != nil {
-		canaryDone()
+	d := &Disruption{rollout: r, node: n, cluster: c, failurePrefix: failurePrefix}
 
-		return nil, err
+	for {
+		releaseLimiter, err := r.Limiter.Acquire(ctx, n.Name, n.Role, r.TurnTimeout, r.Progress)
+		if err != nil {
+			canaryDone()
+
+			return nil, err
+		}
+
+		d.Release = func(err error) {
+			releaseLimiter(err)
+			canaryDone()
+		}
+
+		var awaited notStartedError
+
+		switch err := d.prepare(ctx); {
+		case err == nil:
+			return d, nil
+		case !errors.As(err, &awaited):
+			return nil, d.releaseWith(err)
+		}
+
+		// Nothing has been done to it yet: others go first.
+		releaseLimiter(nil)
+
+		if err := d.waitForJoining(ctx); err != nil {
+			r.Limiter.Fail(n.Name)
+			canaryDone()
+
+			return nil, fmt.Errorf("%s: %w", failurePrefix, err)
+		}
 	}
-
-	release := func(err error) {
-		releaseLimiter(err)
-		canaryDone()
-	}
-
-	d := &Disruption{Release: release, rollout: r, node: n, cluster: c, failurePrefix: failurePrefix}
-	if err := d.prepare(ctx); err != nil {
-		return nil, d.releaseWith(err)
-	}
-
-	return d, nil
 }
 
 // Disruption is a node that is down, or about to be.
@@ -124,7 +141,9 @@ func (d *Disruption) prepare(ctx context.Context) (err error) {
 		return nil
 	}
 
-	if err := d.cluster.CheckDisruption(ctx, d.work.Effect); err != nil {
+	if err := d.cluster.CheckDisruption(ctx, d.work.Effect); isAwaited(err) {
+		return notStartedError{err}
+	} else if err != nil {
 		return err
 	}
 
@@ -155,6 +174,28 @@ func (d *Disruption) prepare(ctx context.Context) (err error) {
 	}
 
 	return d.recheck(ctx, d.work.Effect)
+}
+
+// notStartedError is an AwaitedError before anything was done to the node.
+type notStartedError struct{ error }
+
+// waitForJoining waits, without the limiter, until nodes have joined that this update sets up. What else keeps the node
+// from being taken down is found out when it has its turn again.
+func (d *Disruption) waitForJoining(ctx context.Context) error {
+	r := d.rollout
+
+	return wait.Until(ctx, r.Plan.ReadyTimeout, r.Progress, func(context.Context) error {
+		if err := r.Limiter.CheckNoneFailed(); err != nil {
+			return err
+		}
+
+		// Each node may take its time to answer.
+		if err := d.cluster.CheckDisruption(ctx, d.work.Effect); isAwaited(err) {
+			return wait.For("the cluster to tolerate the outage of %s: %v", d.node.Name, err)
+		}
+
+		return nil
+	})
 }
 
 // recheck checks the cluster again, right before the node is taken down: since the first check, up to

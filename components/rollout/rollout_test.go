@@ -245,3 +245,55 @@ func TestPrepare(t *testing.T) {
 	d.Release(nil)
 	assert.Zero(t, l.admitted[spec.RoleWorker])
 }
+
+// awaitingCluster does without the node when the missing one has joined.
+type awaitingCluster struct {
+	*recordingCluster
+
+	check func() error
+}
+
+func (c awaitingCluster) CheckDisruption(context.Context, impact.Effect) error { return c.check() }
+
+// TestDisruptAwaitsJoining: while a node that the update sets up is missing, others have the limiter. They may be what
+// it needs.
+func TestDisruptAwaitsJoining(t *testing.T) {
+	t.Parallel()
+
+	node := func(name string) plan.Node { return plan.Node{Name: name, Role: spec.RoleControlPlane} }
+
+	run := func(joins bool) (*Limiter, error) {
+		l := NewLimiter(1)
+		r := New(&plan.Plan{DrainTimeout: time.Minute, ReadyTimeout: 2 * time.Second}, l, silent)
+		c := newRecordingCluster(Work{Effect: impact.EffectReboot, KeepPods: true}, "")
+		checks := 0
+
+		check := func() error {
+			if checks++; checks == 1 || !joins {
+				return AwaitedError{errors.New("c-1 is missing")}
+			}
+
+			if checks == 2 { // the limiter is free
+				release, err := l.Acquire(t.Context(), "c-1", spec.RoleControlPlane, time.Second, silent)
+				if err != nil {
+					return err
+				}
+
+				release(nil)
+			}
+
+			return nil
+		}
+
+		return l, r.Disrupt(t.Context(), node("c-2"), awaitingCluster{c, check}, "c-2 is not changed")
+	}
+
+	l, err := run(true)
+	require.NoError(t, err)
+	require.NoError(t, l.CheckNoneFailed())
+
+	l, err = run(false)
+	require.EqualError(t, err, "c-2 is not changed: gave up after 2s, waiting for the cluster to tolerate the outage of "+
+		"c-2: c-1 is missing")
+	require.EqualError(t, l.CheckNoneFailed(), "not started: c-2 failed")
+}

@@ -12,7 +12,8 @@ type Work struct {
 	Effect impact.Effect
 	// NotInCluster says that the node is in no cluster: nothing notices that it is taken down.
 	NotInCluster bool
-	// Unreachable says that the node cannot be drained, and is taken down as it is: the cluster does without it already.
+	// Unreachable says that the node cannot be drained, and is taken down as it is: the cluster does without it already,
+	// as Kubernetes says of a worker.
 	Unreachable bool
 	// KeepPods says that pods stay on the node meanwhile: they outlive the work, or have no other place.
 	KeepPods bool

@@ -89,7 +89,7 @@ func (c *Cluster) checkDisruption(
 	ctx context.Context, kube *kubeapi.Client, nodes []kubeapi.Node, status nodeStatus, n plan.Node, e impact.Effect,
 ) error {
 	if n.Role != spec.RoleControlPlane {
-		return rollout.CheckWorkers(c.Plan, nodes, n.Name)
+		return c.CheckWorkers(nodes, n.Name)
 	}
 
 	members, err := c.votingServers(ctx, kube, nodes)
@@ -104,7 +104,7 @@ func (c *Cluster) checkDisruption(
 		c.markWithoutAddress(members)
 
 		if err = c.checkLeaving(members, n.Name); err == nil {
-			err = etcd.CheckDisruption(members, n.Name, impact.EffectReboot)
+			err = c.CheckEtcd(members, n.Name, impact.EffectReboot)
 		}
 	}
 

@@ -326,6 +326,20 @@ func TestCheckDisruptionWhileServersLeave(t *testing.T) {
 		metav1.UpdateOptions{})
 	require.NoError(t, err)
 	require.NoError(t, check(), "Kubernetes says that it is healthy")
+
+	for _, gone := range []string{"edge-server-3", "edge-server-4"} {
+		require.NoError(t, api.CoreV1().Nodes().Delete(t.Context(), gone, metav1.DeleteOptions{}))
+	}
+
+	for _, effect := range []impact.Effect{impact.EffectUpgrade, impact.EffectReboot} {
+		_, err = c.checkStatus(t.Context(), p.Nodes()[0], effect)
+		require.ErrorContains(t, err, "etcd has only two of its 3 planned members (missing: edge-server-3), and no quorum "+
+			"while edge-server-1 is unavailable; let edge-server-3 join first")
+	}
+
+	p.Pools[0].Nodes = p.Pools[0].Nodes[:2]
+	_, err = c.checkStatus(t.Context(), p.Nodes()[0], impact.EffectReboot)
+	require.NoError(t, err, "both planned servers are there")
 }
 
 // TestRemovalBegun: a removal that fails after the server has left etcd says so, and what helps.

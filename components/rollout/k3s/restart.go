@@ -175,7 +175,8 @@ func (c *Cluster) PreviewRestart(ctx context.Context, n plan.Node) string {
 		_, err = c.checkStatus(ctx, n, impact.EffectReboot)
 	}
 
-	if err != nil {
+	// What this update sets up has joined by then.
+	if err != nil && !errors.As(err, new(rollout.AwaitedError)) {
 		c.Warn(fmt.Sprintf("in the current state of the cluster, %s would not be disrupted: %v", n.Name, err))
 	}
 

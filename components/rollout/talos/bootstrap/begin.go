@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -21,7 +22,30 @@ func (b *Bootstrap) Begin(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		return err
 	}
 
+	if refused := b.checkBegin(c); refused != nil {
+		// What begins already is not begun.
+		if held, err := b.waitHeld(ctx, c); err != nil || !held {
+			return cmp.Or(err, refused)
+		}
+	}
+
 	return b.begin(ctx, c, from)
+}
+
+// waitHeld waits until a control plane says that it holds data of etcd, or all of them say that they hold none.
+func (b *Bootstrap) waitHeld(ctx context.Context, c talosapi.Credentials) (held bool, err error) {
+	err = wait.Until(ctx, b.Plan.NodeTimeout, b.Progress, func(ctx context.Context) error {
+		report := talosapi.AskEtcd(ctx, b.ControlPlanes(), c)
+		held = report.Any(talosapi.EtcdHeld)
+
+		if held || report.All(talosapi.EtcdEmpty) {
+			return nil
+		}
+
+		return wait.For("%s", report.Missing())
+	})
+
+	return held, err
 }
 
 // WaitReady runs after Begin: what reads the kubeconfig finds a cluster that answers.
@@ -65,7 +89,13 @@ func (b *Bootstrap) waitControlPlanes(ctx context.Context, c talosapi.Credential
 // CheckEstablished waits until the cluster has its etcd, and control planes that came in this run have joined it. A run
 // that has done nothing to nodes that do not answer does not wait for them.
 func (b *Bootstrap) CheckEstablished(ctx context.Context) error {
-	if b.DryRun || b.Plan.Teardown {
+	if b.Plan.Teardown {
+		return nil
+	}
+
+	if b.DryRun {
+		b.previewArmed(ctx)
+
 		return nil
 	}
 
@@ -81,6 +111,8 @@ func (b *Bootstrap) CheckEstablished(ctx context.Context) error {
 		report := talosapi.AskEtcd(ctx, targets, c)
 		waits := report.Any(talosapi.EtcdEmpty, talosapi.EtcdUnconfigured)
 		joins = joins || waits
+
+		b.warnArmed(report)
 
 		switch {
 		case report.Any(talosapi.EtcdHeld), !joins:
@@ -106,6 +138,10 @@ func (b *Bootstrap) CheckEstablished(ctx context.Context) error {
 
 		if b.Plan.RecoverFrom == "" {
 			return b.etcdLostError(c)
+		}
+
+		if err := b.CheckNewest(c); err != nil {
+			return err
 		}
 
 		from, err := b.readSnapshot(c)

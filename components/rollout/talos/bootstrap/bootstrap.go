@@ -10,7 +10,8 @@ import (
 
 // Bootstrap ensures that a cluster has one etcd for the whole of its life. The kubeconfig in the state is the record
 // that there has been one: it is created after the bootstrap and never replaced, so that only its creation starts a
-// cluster. After that, an etcd is begun only from a snapshot, or empty where the operator says so.
+// cluster. So is a snapshot that is known to be of the cluster: the kubeconfig may have been removed from the state.
+// After that, an etcd is begun only from a snapshot, or empty where the operator says so.
 type Bootstrap struct {
 	*cluster.Cluster
 
@@ -19,6 +20,8 @@ type Bootstrap struct {
 	membersExpected atomic.Bool
 	// acceptedEmpty says that the operator has accepted an empty cluster in this run.
 	acceptedEmpty atomic.Bool
+	// warnedArmed says that this run has warned of cluster.recoverFrom.
+	warnedArmed atomic.Bool
 }
 
 // New returns the Bootstrap of a cluster.

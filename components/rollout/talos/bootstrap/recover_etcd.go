@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/wait"
 )
 
 // etcdLostError refuses to begin an empty etcd where there has been one.
@@ -104,6 +105,56 @@ func (b *Bootstrap) CheckDataKept(ctx context.Context, name string, role spec.Ro
 	}
 
 	return b.etcdLostError(c)
+}
+
+// checkBegin is why no etcd is begun where no control plane holds data of it: a newer snapshot is there than that to
+// begin with, or the cluster has existed, for a snapshot of it is there.
+func (b *Bootstrap) checkBegin(c talosapi.Credentials) error {
+	switch {
+	case b.Plan.RecoverFrom != "":
+		return b.CheckNewest(c)
+	case b.Plan.AcceptEmpty || b.Snapshots == nil:
+		return nil
+	}
+
+	store, err := b.SnapshotsOf(c)
+	if err == nil {
+		var owned bool
+		if _, owned, err = store.Newest(); err == nil && !owned {
+			return nil
+		}
+	}
+
+	if err != nil {
+		return fmt.Errorf("could not determine whether the cluster has existed before: its snapshots are unknown: %w", err)
+	}
+
+	return b.etcdLostError(c)
+}
+
+// warnArmed warns, once in a run, of a snapshot to recover from that stays named while etcd has its data: with the next
+// loss of the control planes, the cluster would begin with it without a question.
+func (b *Bootstrap) warnArmed(report talosapi.EtcdReport) {
+	if b.Plan.RecoverFrom == "" || !report.Any(talosapi.EtcdHeld) || b.warnedArmed.Swap(true) {
+		return
+	}
+
+	b.Warn(fmt.Sprintf("cluster.recoverFrom is still %s, and etcd has its data: remove the key, or the next loss of all "+
+		"control planes starts the cluster from that snapshot", b.Plan.RecoverFrom))
+}
+
+// previewArmed warns in a preview, as far as the control planes are known.
+func (b *Bootstrap) previewArmed(ctx context.Context) {
+	if b.Plan.RecoverFrom == "" {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
+	defer cancel()
+
+	if c, known := b.Credentials.Get(ctx, wait.RequestTimeout); known {
+		b.warnArmed(talosapi.AskEtcd(ctx, b.Peers(talosapi.Target{}, spec.RoleWorker), c))
+	}
 }
 
 // readSnapshot is what a new etcd begins with; nil: it begins empty.

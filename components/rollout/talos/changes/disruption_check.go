@@ -2,6 +2,7 @@ package changes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"talos-proxmox/components/etcd"
@@ -31,7 +32,7 @@ func (r *Changes) checkDisruption(ctx context.Context, c nodeChange, effect impa
 			return err
 		}
 
-		return etcd.CheckDisruption(members, c.Name, effect)
+		return r.CheckEtcd(members, c.Name, effect)
 	}
 
 	nodes, err := kube.Nodes(ctx)
@@ -39,7 +40,7 @@ func (r *Changes) checkDisruption(ctx context.Context, c nodeChange, effect impa
 		return err
 	}
 
-	return rollout.CheckWorkers(r.Plan, nodes, c.Name)
+	return r.CheckWorkers(nodes, c.Name)
 }
 
 // previewDisruption warns of what would keep a control plane from being taken down as it is now, and says what is left
@@ -48,10 +49,11 @@ func (r *Changes) previewDisruption(ctx context.Context, c nodeChange, effect im
 	members, err := talosapi.EtcdMembers(ctx, r.peersOf(c), c.credentials)
 	if err == nil {
 		quorum = etcd.QuorumText(etcd.Voters(members))
-		err = etcd.CheckDisruption(members, c.Name, effect)
+		err = r.CheckEtcd(members, c.Name, effect)
 	}
 
-	if err != nil {
+	// What this update sets up has joined by then.
+	if err != nil && !errors.As(err, new(rollout.AwaitedError)) {
 		r.Warn(fmt.Sprintf("in the current state of the cluster, %s would not be disrupted: %v", c.Name, err))
 	}
 

@@ -34,6 +34,8 @@ func (r *Changes) WaitAnswering(ctx context.Context, args *pulumi.ResourceHookAr
 		return spec.StagedCannotConfigure(n.Name)
 	}
 
+	r.Limiter.AddJoining(n.Name)
+
 	target := talosapi.Target{Name: n.Name, Address: hookutil.String(args.NewInputs, "node")}
 
 	return talosapi.WaitAnswering(ctx, target, r.Plan.NodeTimeout, r.Progress)
@@ -114,8 +116,6 @@ func (r *Changes) Configure(ctx context.Context, args *pulumi.ResourceHookArgs) 
 	if err := r.checkVersion(ctx, c); err != nil {
 		return err
 	}
-
-	r.Limiter.AddJoining(c.Name)
 
 	data, err := c.wanted.Bytes()
 	if err != nil {

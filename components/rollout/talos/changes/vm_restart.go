@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/impact"
@@ -62,15 +63,72 @@ func (t *vmRestart) Evaluate(ctx context.Context) (_ rollout.Work, err error) {
 	}
 
 	if err := t.restarts.whyNoAnswer(ctx, c); err != nil {
-		// It cannot be asked to let its pods go.
-		t.Progress(fmt.Sprintf("%s does not answer (%v): its VM is restarted as it is", c.Name, err))
-
-		return rollout.Work{Effect: impact.EffectReboot, Unreachable: true}, t.restarts.checkUnreachable(ctx, c)
+		return t.evaluateUnreachable(ctx, err)
 	}
 
 	t.systemBefore, err = t.waitRunning(ctx, c)
 
 	return rollout.Work{Effect: impact.EffectReboot}, err
+}
+
+// evaluateUnreachable finds out whether the pods of a node that does not answer run: Talos may be unreachable alone.
+// The pods of a worker that is ready in Kubernetes are drained as those of any other.
+func (t *vmRestart) evaluateUnreachable(ctx context.Context, why error) (rollout.Work, error) {
+	c := t.nodeChange
+
+	if c.node.Role == spec.RoleWorker {
+		ready, err := t.readyInKubernetes(ctx, why)
+		if err != nil {
+			return rollout.Work{}, fmt.Errorf("it does not answer (%w), and it is unknown whether it is ready in "+
+				"Kubernetes: %w", why, err)
+		}
+
+		if ready {
+			t.Progress(fmt.Sprintf("%s does not answer (%v), but is ready in Kubernetes: it is drained", c.Name, why))
+
+			return rollout.Work{Effect: impact.EffectReboot}, nil
+		}
+	}
+
+	t.Progress(fmt.Sprintf("%s does not answer (%v): its VM is restarted as it is", c.Name, why))
+
+	return rollout.Work{Effect: impact.EffectReboot, Unreachable: true}, t.restarts.checkUnreachable(ctx, c)
+}
+
+// readyInKubernetes asks Kubernetes, which notices after most of a minute that a node is silent. One whose address
+// alone is unknown may well not be.
+func (t *vmRestart) readyInKubernetes(ctx context.Context, why error) (bool, error) {
+	kube, err := t.Kubernetes(ctx)
+	if err != nil {
+		return false, err
+	}
+
+	grace := wait.GracePeriod{Bound: 6 * t.Plan.SettleTimeout}
+	if errors.Is(why, errAddressUnknown) {
+		grace.Bound = 0
+	}
+
+	return staysReady(ctx, kube, t.Name, &grace, t.Plan.ReadyTimeout, t.Progress)
+}
+
+// staysReady says whether a node is ready in Kubernetes until a grace period ends.
+func staysReady(ctx context.Context, kube *kubeapi.Client, name string, grace *wait.GracePeriod, bound time.Duration,
+	progress wait.Reporter,
+) (ready bool, err error) {
+	err = wait.Until(ctx, bound, progress, func(ctx context.Context) error {
+		node, there, err := kube.Node(ctx, name)
+		if err != nil {
+			return wait.For("Kubernetes to say whether %s is ready (%v)", name, wait.Reason(err))
+		}
+
+		if ready = there && node.Ready; !ready || grace.Expired() {
+			return nil
+		}
+
+		return wait.For("Kubernetes to notice whether %s is down", name)
+	})
+
+	return ready, err
 }
 
 // WaitRejoined waits until the node has booted again and what runs on it is up.

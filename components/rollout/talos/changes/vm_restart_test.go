@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	cosi "github.com/cosi-project/runtime/api/v1alpha1"
 	"github.com/cosi-project/runtime/pkg/state"
@@ -16,9 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
+	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/rollout/talos/talostest"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/wait"
 )
 
 // TestRestartOfUnreachable: control planes that are not reached may have their quorum. Only VMs that are off are known
@@ -91,4 +97,22 @@ func TestInClusterWithForeignMachine(t *testing.T) {
 	assert.False(t, inCluster(uuid, 3), "its own VM")
 	assert.True(t, inCluster("6c84fb90-12c4-11e1-840d-7b25c5ee775a", 3))
 	assert.True(t, inCluster("6c84fb90-12c4-11e1-840d-7b25c5ee775a", 1), "the only control plane")
+}
+
+// TestStaysReady: a worker whose Talos API alone is unreachable is ready in Kubernetes, and its pods are drained. One
+// that is not ready, or not there, is restarted as it is.
+func TestStaysReady(t *testing.T) {
+	node := func(name string, ready corev1.ConditionStatus) *corev1.Node {
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+		}
+	}
+	kube := kubeapi.Of(fake.NewClientset(node("w-1", corev1.ConditionTrue), node("w-2", corev1.ConditionUnknown)))
+
+	for name, want := range map[string]bool{"w-1": true, "w-2": false, "w-3": false} {
+		ready, err := staysReady(t.Context(), kube, name, &wait.GracePeriod{}, time.Minute, func(string) {})
+		require.NoError(t, err)
+		assert.Equal(t, want, ready, name)
+	}
 }

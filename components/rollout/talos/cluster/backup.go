@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"talos-proxmox/components/etcdbackup"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 )
 
@@ -39,6 +40,44 @@ func (c *Cluster) CheckRecovery(credentials talosapi.Credentials) error {
 	}
 
 	return nil
+}
+
+// CheckNewest refuses to begin with a snapshot where a newer one is known to be of the cluster: cluster.recoverFrom may
+// be left of an earlier recovery. What has a name of its own is compared by its revision.
+func (c *Cluster) CheckNewest(credentials talosapi.Credentials) error {
+	if c.Plan.RecoverFrom == "" || c.Snapshots == nil {
+		return nil
+	}
+
+	store, err := c.SnapshotsOf(credentials)
+	if err != nil {
+		return err
+	}
+
+	newest, owned, err := store.Newest()
+	if err != nil {
+		return fmt.Errorf("cluster.recoverFrom: could not determine whether %s is the newest snapshot: %w",
+			c.Plan.RecoverFrom, err)
+	}
+
+	newer := owned
+
+	if owned {
+		if newer, err = newest.NewerThan(filepath.Join(cmp.Or(c.Dir, "."), c.Plan.RecoverFrom)); err != nil {
+			return fmt.Errorf("cluster.recoverFrom: nothing can be recovered from %s: %w", c.Plan.RecoverFrom, err)
+		}
+	}
+
+	if !newer {
+		return nil
+	}
+
+	return spec.Blocked(
+		fmt.Sprintf("cluster.recoverFrom: nothing is recovered from %s: %s is a newer snapshot of this cluster",
+			c.Plan.RecoverFrom, filepath.Join(c.Plan.Backup.Dir, filepath.Base(newest.Path))),
+		fmt.Sprintf("set cluster.recoverFrom to the newest one; or, to lose what has changed since the older one, move the "+
+			"newer ones out of %s", c.Plan.Backup.Dir),
+	)
 }
 
 // BackupEtcd keeps etcd as the first of the control planes has it that answers, before something is done that may harm

@@ -2,7 +2,6 @@ package removal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -41,6 +40,11 @@ func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
 			return blocked
 		}
 
+		// With the control planes goes what they have on their disks.
+		if err := r.CheckNewest(l.credentials); err != nil {
+			return fmt.Errorf("%s is not removed: %w", l.Name, err)
+		}
+
 		unknown = q.WhyUnknown(l.Name)
 
 		return wait.For("etcd to show whether its quorum is lost permanently")
@@ -59,10 +63,16 @@ func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
 	}
 
 	// One that is not reached may take as long as a question may.
-	err := wait.Until(ctx, r.Plan.SettleTimeout, r.Progress, func(context.Context) error { return askOnce(ctx) })
+	final := false
+	err := wait.Until(ctx, r.Plan.SettleTimeout, r.Progress, func(context.Context) error {
+		err := askOnce(ctx)
+		final = !wait.NotYet(err)
+
+		return err
+	})
 
 	switch {
-	case errors.Is(err, blocked), ctx.Err() != nil:
+	case final, ctx.Err() != nil:
 		return err
 	case unknown != nil && !r.abandoned.Load():
 		return fmt.Errorf("%s is not removed: %w", l.Name, unknown)

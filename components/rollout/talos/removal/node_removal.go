@@ -27,6 +27,9 @@ type nodeRemoval struct {
 	// whyUnreachable is why the node does not answer.
 	whyUnreachable error
 	kube           *kubeapi.Client
+	// vmStays says that its VM cannot be deleted in this run, because its host does not answer: no new one takes its
+	// place.
+	vmStays bool
 }
 
 // Evaluate finds out whether the node may leave, and whether it can.
@@ -50,6 +53,8 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Work, error) {
 
 	if _, there, err := kube.Node(ctx, n.Name); err == nil && !there && n.memberIndexIn(n.members) < 0 {
 		// It had left when a run was cut off.
+		n.addReplaced()
+
 		return rollout.Work{NotInCluster: true}, nil
 	}
 
@@ -154,13 +159,21 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 		return rollout.RemovalBegun(err, n.planned != nil, left...)
 	}
 
-	if n.planned != nil {
-		n.Limiter.AddReplaced(n.Name, n.role, func(ctx context.Context) error {
-			return n.checkRejoined(ctx, n.leavingNode)
-		})
-	}
+	n.addReplaced()
 
 	return rollout.RemovalBegun(n.reset(ctx), n.planned != nil, append(left, "Kubernetes")...)
+}
+
+// addReplaced notes that a node that stays in the plan is unavailable until its new machine has rejoined, where this
+// run makes one.
+func (n *nodeRemoval) addReplaced() {
+	if n.planned == nil || n.vmStays {
+		return
+	}
+
+	n.Limiter.AddReplaced(n.Name, n.role, func(ctx context.Context) error {
+		return n.checkRejoined(ctx, n.leavingNode)
+	})
 }
 
 // drain takes the pods off the node. Those of a dead one are lost with it, as are those that do not leave one that is

@@ -55,7 +55,7 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 	}
 
 	err = rollout.Removals(r.Plan, r.Limiter, r.Progress).Disrupt(ctx, plan.Node{Name: l.Name, Role: l.role},
-		&nodeRemoval{Removals: r, leavingNode: l}, l.Name+" is not removed")
+		&nodeRemoval{Removals: r, leavingNode: l, vmStays: kept != nil}, l.Name+" is not removed")
 	if err == nil && kept != nil {
 		// What is left to do concerns no other node.
 		return kept.LeftBehind()

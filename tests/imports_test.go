@@ -61,7 +61,7 @@ func TestImports(t *testing.T) {
 		{"components/cloudinit", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{
 			"components/k3sconfig",
-			[]string{"components/plan", "components/spec", "components/cloudinit"},
+			[]string{"components/cloudinit", "components/kubecomponents", "components/plan", "components/spec"},
 			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest"},
 		},
 		{"components/proxmoxapi", nil, []string{"github.com/pulumi/"}},

@@ -180,6 +180,8 @@ func startDoubts(p *plan.Plan, node plan.Node, cfg talosconfig.Provider) []strin
 		}
 	}
 
+	doubts = append(doubts, pluginDoubts(cfg)...)
+
 	// A later contract has Talos refuse them.
 	if len(cfg.Machine().Install().ExtraKernelArgs()) > 0 && bootsUKI(p, node) {
 		doubts = append(doubts, "machine.install.extraKernelArgs has no effect on a node that Talos "+p.Talos+
@@ -193,4 +195,30 @@ func startDoubts(p *plan.Plan, node plan.Node, cfg talosconfig.Provider) []strin
 // 1.10, and before only with SecureBoot.
 func bootsUKI(p *plan.Plan, node plan.Node) bool {
 	return node.Firmware == "ovmf" && plan.Minor(p.Talos) >= 10 || p.PoolOf(node).Image.SecureBoot
+}
+
+// pluginDoubts are configurations of admission plugins that the API server does not run, and so ignores.
+func pluginDoubts(cfg talosconfig.Provider) []string {
+	raw := cfg.RawV1Alpha1()
+	if raw == nil || raw.ClusterConfig == nil || raw.ClusterConfig.APIServerConfig == nil {
+		return nil
+	}
+
+	configured := map[string]bool{}
+	for _, plugin := range raw.ClusterConfig.APIServerConfig.AdmissionControlConfig {
+		configured[plugin.PluginName] = true
+	}
+
+	enabled := strings.Split(strings.Join(cfg.K8sAPIServerConfig().ExtraArgs()[kubecomponents.EnablePlugins], ","), ",")
+
+	var doubts []string
+
+	for _, name := range kubecomponents.DisabledPlugins(maps.Keys(configured)) {
+		if !slices.Contains(enabled, name) {
+			doubts = append(doubts, "kube-apiserver ignores the configuration of the admission plugin "+name+
+				": cluster.apiServer.extraArgs.enable-admission-plugins does not name it")
+		}
+	}
+
+	return doubts
 }

@@ -99,7 +99,15 @@ func TestStart(t *testing.T) {
 				"Talos does not boot with machine.files of /var/a: op must be create, append or overwrite",
 			},
 		},
-		"kernel arguments beside those of a UKI": {
+		"a plugin that is not enabled": {
+			versions: plantest.Talos112,
+			patch:    "cluster: {apiServer: {admissionControl: [{name: PodNodeSelector, configuration: {}}]}}",
+			warn: []string{
+				"kube-apiserver ignores the configuration of the admission plugin PodNodeSelector: " +
+					"cluster.apiServer.extraArgs.enable-admission-plugins does not name it",
+			},
+		},
+		"kernel arguments with a UKI": {
 			versions: plantest.Talos111, patch: "machine: {install: {extraKernelArgs: [quiet]}}",
 			warn: []string{
 				"machine.install.extraKernelArgs has no effect on a node that Talos " + plantest.Talos111.Talos + " is " +

@@ -91,6 +91,8 @@ func (r *Resolver) checkK3s(p *plan.Plan) {
 	r.checkK3sArgs("k3s.serverArgs", k.ServerArgs)
 	r.checkK3sAPIServerArgs(k.ServerArgs)
 	r.checkK3sArgs("k3s.agentArgs", k.AgentArgs)
+	r.checkK3sStart("k3s.serverArgs", k.ServerArgs, p.Kubernetes)
+	r.checkK3sStart("k3s.agentArgs", k.AgentArgs, p.Kubernetes)
 
 	if k.Checksum != "" && !checks.Checksum.MatchString(k.Checksum) {
 		r.Problems.Add("k3s.checksum", "must be a SHA-256 checksum", k.Checksum,

@@ -70,8 +70,8 @@ func apiServer(p *plan.Plan) (args []string, files []cloudinit.File, err error) 
 // podSecurity is the plugin that refuses pods what the level of their namespace does not allow.
 const podSecurity = "PodSecurity"
 
-// podSecurityHead is what Kubernetes asks for at the beginning of a configuration of PodSecurity: an API server does not
-// start without it. The configuration of Talos has it.
+// podSecurityHead is what a configuration of PodSecurity must begin with: an API server does not start without it. The
+// configuration of Talos has it.
 var podSecurityHead = map[string]any{
 	"apiVersion": "pod-security.admission.config.k8s.io/v1", "kind": "PodSecurityConfiguration",
 }

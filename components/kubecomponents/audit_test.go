@@ -14,7 +14,8 @@ func TestAuditFaults(t *testing.T) {
 
 	for policy, want := range map[string][]string{
 		`{kind: Policy, metadata: {name: a}, omitStages: [Panic], rules: [{level: None, users: [a], resources: [{group: "",
-			resources: [a], resourceNames: [b]}]}, {level: Request, nonResourceURLs: ["*", "/a*"], omitManagedFields: true}]}`: nil,
+			resources: [a], resourceNames: [b]}]}, {level: Request, nonResourceURLs: ["*", "/a*"],
+			omitManagedFields: true}]}`: nil,
 		`{rules: []}`:     {"the audit policy has no rules"},
 		`{rules: {a: b}}`: {"a field of the audit policy has a value of another type"},
 		`{rules: [{}]}`:   {"rules[0].level must be one of None, Metadata, Request, RequestResponse"},

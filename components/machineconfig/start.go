@@ -191,8 +191,8 @@ func startDoubts(p *plan.Plan, node plan.Node, cfg talosconfig.Provider) []strin
 	return doubts
 }
 
-// bootsUKI says that Talos installs systemd-boot on a node, with the kernel arguments of the image: with UEFI since Talos
-// 1.10, and before only with SecureBoot.
+// bootsUKI says that Talos installs systemd-boot on a node, with the kernel arguments of the image: with UEFI since
+// Talos 1.10, and before only with SecureBoot.
 func bootsUKI(p *plan.Plan, node plan.Node) bool {
 	return node.Firmware == "ovmf" && plan.Minor(p.Talos) >= 10 || p.PoolOf(node).Image.SecureBoot
 }

@@ -69,8 +69,8 @@ func TestK3sStarts(t *testing.T) {
 		"k3s.agentArgs[0]: K3s does not start unless the image sets vm.overcommit_memory=1, vm.panic_on_oom=0, " +
 			"kernel.panic=10 and kernel.panic_on_oops=1 (given: --protect-kernel-defaults); set them in the image, in " +
 			"/etc/sysctl.d",
-		"k3s.agentArgs[1]: no list of removed feature gates is known for Kubernetes 1.38; compare it with the release notes " +
-			"of Kubernetes: a component does not start with a gate that it does not know",
+		"k3s.agentArgs[1]: no list of removed feature gates is known for Kubernetes 1.38; compare it with the release " +
+			"notes of Kubernetes: a component does not start with a gate that it does not know",
 		"cluster.apiServer.admission.Mutating: is no admission plugin of Kubernetes up to 1.37; check its name",
 	})
 }

@@ -15,8 +15,8 @@ var k3sComponents = map[string]string{
 	"kube-scheduler-arg": "kube-scheduler", "kubelet-arg": "the kubelet", "kube-proxy-arg": "kube-proxy",
 }
 
-// checkK3sStart: a component does not start with a feature gate that it does not know, and K3s ends with it. The kubelet
-// does not start where the kernel has other settings than it protects, which those of Ubuntu are.
+// checkK3sStart: a component does not start with a feature gate that it does not know, and K3s ends with it. With
+// --protect-kernel-defaults, the kubelet does not start with the kernel settings that Ubuntu has.
 func (r *Resolver) checkK3sStart(path string, args []string, kubernetes string) {
 	for i, arg := range args {
 		if name, value, _ := strings.Cut(arg, "="); name == "--protect-kernel-defaults" && value != "false" {

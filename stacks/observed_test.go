@@ -151,7 +151,7 @@ var samples = map[string]sample{
 	"cluster.apiServer.oidc.groupsPrefix":   {`"b"`, withOIDC},
 	"cluster.apiServer.authentication":      {`"apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n"`, ""},
 	"cluster.apiServer.audit":               {`"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: None}]\n"`, ""},
-	"cluster.apiServer.admission":           {`{"A": {"kind": "B", "apiVersion": "c/v1"}}`, ""},
+	"cluster.apiServer.admission":           {`{"PodNodeSelector": {"kind": "B", "apiVersion": "c/v1"}}`, ""},
 	"cluster.trustedCAs":                    {`["CA"]`, ""},
 	"cluster.logs.services":                 {`["tcp://10.0.0.5:5044"]`, ""},
 	"cluster.logs.kernel":                   {`["tcp://10.0.0.5:5044"]`, ""},

@@ -37,7 +37,9 @@ func TestImports(t *testing.T) {
 		{"components/spec", nil, []string{"github.com/", "net/http", "k8s.io/"}},
 		{
 			"components/planner",
-			[]string{"components/plan", "components/planner", "components/planner/", "components/spec"},
+			[]string{
+				"components/kubecomponents", "components/plan", "components/planner", "components/planner/", "components/spec",
+			},
 			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go"},
 		},
 		{"components/plan", []string{"components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go"}},
@@ -48,7 +50,8 @@ func TestImports(t *testing.T) {
 			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go"},
 		},
 		{"components/machineconfig", []string{
-			"components/plan", "components/spec", "components/machineconfig/", "components/talosimage",
+			"components/kubecomponents", "components/plan", "components/spec", "components/machineconfig/",
+			"components/talosimage",
 		}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{
 			"components/talosimage",
@@ -58,10 +61,11 @@ func TestImports(t *testing.T) {
 		{"components/cloudinit", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{
 			"components/k3sconfig",
-			[]string{"components/plan", "components/spec", "components/cloudinit"},
+			[]string{"components/cloudinit", "components/kubecomponents", "components/plan", "components/spec"},
 			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest"},
 		},
 		{"components/proxmoxapi", nil, []string{"github.com/pulumi/"}},
+		{"components/kubecomponents", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go"}},
 		{"components/upgradepath", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{
 			"components/impact",

@@ -3,11 +3,13 @@ package k3sconfig
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/components/cloudinit"
+	"talos-proxmox/components/kubecomponents"
 	"talos-proxmox/components/plan"
 )
 
@@ -40,6 +42,11 @@ func apiServer(p *plan.Plan) (args []string, files []cloudinit.File, err error) 
 		keep("audit-policy-file", "audit.yaml", a.Audit.Text)
 	}
 
+	// What is passed here replaces what K3s enables itself.
+	if disabled := kubecomponents.DisabledPlugins(maps.Keys(a.Admission)); len(disabled) > 0 {
+		all[kubecomponents.EnablePlugins] = strings.Join(append([]string{"NodeRestriction"}, disabled...), ",")
+	}
+
 	if len(a.Admission) > 0 {
 		text, err := admission(a.Admission)
 		if err != nil {
@@ -62,6 +69,12 @@ func apiServer(p *plan.Plan) (args []string, files []cloudinit.File, err error) 
 
 // podSecurity is the plugin that refuses pods what the level of their namespace does not allow.
 const podSecurity = "PodSecurity"
+
+// podSecurityHead is what a configuration of PodSecurity must begin with: an API server does not start without it. The
+// configuration of Talos has it.
+var podSecurityHead = map[string]any{
+	"apiVersion": "pod-security.admission.config.k8s.io/v1", "kind": "PodSecurityConfiguration",
+}
 
 // exemptSystem has a configuration of PodSecurity leave alone the namespace of K3s' own pods, as Talos has its own.
 func exemptSystem(configuration map[string]any) map[string]any {
@@ -93,7 +106,9 @@ func admission(plugins map[string]map[string]any) (string, error) {
 	for _, name := range slices.Sorted(maps.Keys(plugins)) {
 		configuration := plugins[name]
 		if name == podSecurity && configuration != nil {
-			configuration = exemptSystem(configuration)
+			given := exemptSystem(configuration)
+			configuration = maps.Clone(podSecurityHead)
+			maps.Copy(configuration, given)
 		}
 
 		all = append(all, plugin{name, configuration})

@@ -184,9 +184,12 @@ func TestAPIServer(t *testing.T) {
 	p := planned(t)
 	p.K3s.ServerArgs = []string{"--kube-apiserver-arg=audit-log-maxage=7", "--kube-apiserver-arg=v=2"}
 	p.APIServer = spec.APIServer{
-		OIDC:      &spec.OIDC{Issuer: "https://a.lan", ClientID: "k", GroupsClaim: "groups"},
-		Audit:     &spec.InlineOrFile{Text: "kind: Policy\n"},
-		Admission: map[string]map[string]any{"PodSecurity": {"defaults": map[string]any{"enforce": "baseline"}}},
+		OIDC:  &spec.OIDC{Issuer: "https://a.lan", ClientID: "k", GroupsClaim: "groups"},
+		Audit: &spec.InlineOrFile{Text: "kind: Policy\n"},
+		Admission: map[string]map[string]any{
+			"EventRateLimit": {"limits": []any{}},
+			"PodSecurity":    {"defaults": map[string]any{"enforce": "baseline"}},
+		},
 	}
 
 	server, agent := Node{Planned: p.Nodes()[0], First: true}, Node{Planned: p.Nodes()[3], Server: "https://10.0.0.11:6443"}
@@ -206,7 +209,7 @@ func TestAPIServer(t *testing.T) {
 	require.Equal(t, []string{
 		"admission-control-config-file=/etc/rancher/k3s/apiserver/admission.yaml",
 		"audit-log-maxbackup=10", "audit-log-maxsize=100", "audit-log-path=/var/lib/rancher/k3s/server/logs/audit.log",
-		"audit-policy-file=/etc/rancher/k3s/apiserver/audit.yaml",
+		"audit-policy-file=/etc/rancher/k3s/apiserver/audit.yaml", "enable-admission-plugins=NodeRestriction,EventRateLimit",
 		"oidc-client-id=k", "oidc-groups-claim=groups", "oidc-issuer-url=https://a.lan",
 		"audit-log-maxage=7", "v=2",
 	}, config.Args)
@@ -217,7 +220,10 @@ func TestAPIServer(t *testing.T) {
 
 	file, _ = read.File("/etc/rancher/k3s/apiserver/admission.yaml")
 	require.YAMLEq(t, `{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [
-		{name: PodSecurity, configuration: {defaults: {enforce: baseline}, exemptions: {namespaces: [kube-system]}}}]}`, file.Content)
+		{name: EventRateLimit, configuration: {limits: []}},
+		{name: PodSecurity, configuration: {apiVersion: pod-security.admission.config.k8s.io/v1,
+			kind: PodSecurityConfiguration, defaults: {enforce: baseline}, exemptions: {namespaces: [kube-system]}}}]}`,
+		file.Content)
 
 	text, err = UserData(p, agent, identity(), Secrets{})
 	require.NoError(t, err)

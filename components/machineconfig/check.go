@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/blang/semver/v4"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/validation"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -57,6 +58,11 @@ func CheckPatches(s spec.Spec) (spec.Problems, error) {
 
 	if cidr, err := netip.ParsePrefix(s.Network.CIDR); err == nil && cidr.Addr().Is6() {
 		p.Network = netip.MustParsePrefix("2001:db8::/64")
+	}
+
+	// Feature gates are compared with it.
+	if v, err := semver.ParseTolerant(s.Cluster.Versions.Kubernetes); err == nil {
+		p.Kubernetes = "v" + v.String()
 	}
 
 	if _, err := talosconfig.ParseContractFromVersion(p.Talos); err != nil {
@@ -178,6 +184,18 @@ func (c *checker) checkPool(p *plan.Plan, pool plan.PlannedPool) error {
 			default:
 				c.note(&c.problems, blame(generated, all, node, r.rule, r.broken))
 			}
+		}
+
+		for _, fault := range startFaults(p, patched) {
+			c.note(&c.problems, blame(generated, all, node, fault, func(cfg talosconfig.Provider) bool {
+				return slices.Contains(startFaults(p, cfg), fault)
+			}))
+		}
+
+		for _, doubt := range startDoubts(p, node, patched) {
+			c.note(&c.warnings, blame(generated, all, node, doubt, func(cfg talosconfig.Provider) bool {
+				return slices.Contains(startDoubts(p, node, cfg), doubt)
+			}))
 		}
 
 		c.checkAddresses(p, pool, node, generated, patched, all)

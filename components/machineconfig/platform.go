@@ -3,6 +3,7 @@ package machineconfig
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/types/meta"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"talos-proxmox/components/kubecomponents"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
@@ -63,6 +65,11 @@ func addAPIServer(a spec.APIServer, m *v1alpha1.MachineConfig, s *v1alpha1.APISe
 		m.MachineFiles = []*v1alpha1.MachineFile{{ // Talos has no other way up to 1.13
 			FileContent: a.Authentication.Text, FilePermissions: 0o444, FilePath: authenticationFile, FileOp: "create",
 		}}
+	}
+
+	// Talos adds them to its own.
+	if disabled := kubecomponents.DisabledPlugins(maps.Keys(a.Admission)); len(disabled) > 0 {
+		args[kubecomponents.EnablePlugins] = strings.Join(disabled, ",")
 	}
 
 	for name, value := range args {

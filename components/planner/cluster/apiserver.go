@@ -1,10 +1,14 @@
 package cluster
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
 
+	"talos-proxmox/components/kubecomponents"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
@@ -32,7 +36,17 @@ func (r *Resolver) checkAPIServer(p *plan.Plan) {
 		}
 	}
 
-	r.checkObject(path+".audit", a.Audit, "audit.k8s.io/v1", "Policy")
+	if r.checkObject(path+".audit", a.Audit, "audit.k8s.io/v1", "Policy") {
+		var policy map[string]any
+
+		if yaml.Unmarshal([]byte(a.Audit.Text), &policy) == nil {
+			for _, fault := range kubecomponents.AuditFaults(policy) {
+				r.Problems.Add(path+".audit", "must be a valid audit policy: "+fault, a.Audit.Origin, "correct it")
+			}
+		}
+	}
+
+	r.checkAdmission(path+".admission", a.Admission, p.Kubernetes)
 
 	if !r.checkObject(path+".authentication", a.Authentication, authenticationGroup+"v1", "AuthenticationConfiguration") {
 		return
@@ -56,9 +70,56 @@ func (r *Resolver) checkAPIServer(p *plan.Plan) {
 			"write apiVersion: "+authenticationGroup+"v1beta1, or raise "+r.VersionKey())
 	}
 
-	if err == nil && config.Anonymous != nil && r.IsK3s() && anonymousPatches.before(p.Kubernetes) {
+	switch {
+	case err != nil || config.Anonymous == nil:
+	case r.IsK3s() && anonymousPatches.before(p.Kubernetes):
 		r.Problems.Add(path+".authentication",
 			"sets anonymous, with which K3s before 1.31.9, 1.32.5 and 1.33.1 does not start", "", "raise "+r.VersionKey())
+	case !r.IsK3s():
+		// Kubernetes takes only one of the two (apiserver/pkg/server/options/authentication.go).
+		r.Problems.Add(path+".authentication",
+			"sets anonymous, with which the API server does not start: Talos sets --anonymous-auth=false", "",
+			"leave anonymous out: anonymous requests are refused without it")
+	}
+}
+
+// checkAdmission: an API server ignores the configuration of a plugin that it does not run.
+func (r *Resolver) checkAdmission(path string, plugins map[string]map[string]any, kubernetes string) {
+	for _, name := range slices.Sorted(maps.Keys(plugins)) {
+		if kubecomponents.PluginKnown(name) {
+			continue
+		}
+
+		const rule = "is no admission plugin of Kubernetes"
+
+		if plan.Minor(kubernetes) > kubecomponents.NewestAdmission {
+			r.Warn(path+"."+name, rule+fmt.Sprintf(" up to 1.%d", kubecomponents.NewestAdmission), "", "check its name")
+
+			continue
+		}
+
+		remedy := "leave it out"
+		if near := kubecomponents.NearestPlugin(name); near != "" {
+			remedy = fmt.Sprintf("did you mean %q?", near)
+		}
+
+		r.Problems.Add(path+"."+name, rule, "", remedy)
+	}
+
+	if !r.IsK3s() {
+		return
+	}
+
+	// What the operator passes wins over what the program would enable.
+	for _, arg := range r.Spec.K3s.ServerArgs {
+		list, given := strings.CutPrefix(arg, "--kube-apiserver-arg="+kubecomponents.EnablePlugins+"=")
+
+		for _, name := range kubecomponents.DisabledPlugins(maps.Keys(plugins)) {
+			if given && !slices.Contains(strings.Split(list, ","), name) {
+				r.Problems.Add(path+"."+name, "is not enabled: k3s.serverArgs sets "+kubecomponents.EnablePlugins+" without it", "",
+					"add it there, or leave that argument out")
+			}
+		}
 	}
 }
 

@@ -77,6 +77,8 @@ func (r *Resolver) checkK3s(p *plan.Plan) {
 	r.checkK3sArgs(k3sServerArgs, k.ServerArgs, p.Kubernetes)
 	r.checkK3sAPIServerArgs(k.ServerArgs)
 	r.checkK3sArgs(k3sAgentArgs, k.AgentArgs, p.Kubernetes)
+	r.checkK3sStart(k3sServerArgs, k.ServerArgs, p.Kubernetes)
+	r.checkK3sStart(k3sAgentArgs, k.AgentArgs, p.Kubernetes)
 
 	if k.Checksum != "" && !checks.Checksum.MatchString(k.Checksum) {
 		r.Problems.Add("k3s.checksum", "must be a SHA-256 checksum", k.Checksum,

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/luthermonson/go-proxmox"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -228,6 +229,10 @@ func (oneTemplate) Stores(context.Context, string) (map[string]proxmoxapi.Store,
 
 func (oneTemplate) Bridges(context.Context, string) ([]proxmoxapi.Bridge, error) {
 	return []proxmoxapi.Bridge{{Name: "vmbr0"}}, nil
+}
+
+func (oneTemplate) FirewallRules(context.Context, proxmoxapi.VM) ([]proxmox.FirewallRule, error) {
+	return nil, nil
 }
 
 func (oneTemplate) ResourcePools(context.Context) ([]string, error) { return nil, nil }

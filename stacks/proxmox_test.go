@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/luthermonson/go-proxmox"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/plan"
@@ -63,6 +64,10 @@ func (fakeProxmox) Stores(context.Context, string) (map[string]proxmoxapi.Store,
 
 func (fakeProxmox) Bridges(context.Context, string) ([]proxmoxapi.Bridge, error) {
 	return []proxmoxapi.Bridge{{Name: "vmbr0"}, {Name: "vmbr1"}}, nil
+}
+
+func (fakeProxmox) FirewallRules(context.Context, proxmoxapi.VM) ([]proxmox.FirewallRule, error) {
+	return nil, nil
 }
 
 func (fakeProxmox) Time(context.Context, string) (time.Time, error) { return time.Now(), nil }

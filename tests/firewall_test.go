@@ -17,6 +17,23 @@ func TestFirewall(t *testing.T) {
 	p := pair{"template", "metal", "", "reserved"}
 	r := rehearse(t, stackFile(t, p.stack()+"  talos-proxmox:firewall: { enabled: true }\n"))
 
+	// A clone has the rules of its template: that is refused before anything is made.
+	template, there := r.Lab.World().Snapshot().VM("talos-v1.12.4-base")
+	require.True(t, there)
+
+	ofTemplate := world.FirewallScope{VMID: template.ID}
+	require.NoError(t, r.Lab.World().AddFirewallRule(ofTemplate, world.FirewallRule{
+		"type": "in", "action": "ACCEPT", "proto": "tcp", "dport": "22", "enable": "1",
+	}))
+
+	const ruled = "must be a template without firewall rules, and this one has 1, the first one: in ACCEPT tcp 22; " +
+		"a clone would have them, too"
+
+	assert.Contains(t, failPreview(t, r.Stack), ruled)
+	assert.Contains(t, failUp(t, r.Stack), ruled)
+	assert.Empty(t, vmids(r))
+	require.NoError(t, r.Lab.World().DeleteFirewallRule(ofTemplate, 0, ""))
+
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireSettled(t, r.Stack)

@@ -125,6 +125,11 @@ func TestGrownDisk(t *testing.T) {
 	up(t, r.Stack)
 	requireNoChange(t, r.Stack)
 
+	// A later change of the VM is no change of its disk.
+	set(t, r.Stack, "pools.worker.tags[0]", "fast")
+	assert.NotContains(t, upResult(t, r.Stack).StdOut, "the VM of pair-worker-1 restarts")
+	requireNoChange(t, r.Stack)
+
 	set(t, r.Stack, "pools.worker.diskGiB", "55")
 	up(t, r.Stack)
 	assert.Contains(t, vmConfig(t, r, restartedWorker)["scsi0"], "size=55G")

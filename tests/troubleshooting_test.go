@@ -32,6 +32,7 @@ var remedies = map[string]remedied{
 	`"shows a certificate that this machine does not trust"`: {by("TestRefused"), by("TestRefused"), "", ""},
 	`"is not on host"`:                                       {by("TestRefused"), by("TestRefused"), "", ""},
 	`"not a template: it was never finalised"`:               {by("TestRefused"), by("TestRefused"), "", ""},
+	`"must be a template without firewall rules"`:            {by("TestFirewall"), by("TestFirewall"), "", ""},
 	`"is taken by"`:                                          {by("TestRefused", "TestForeignVM"), by("TestRefused"), "", ""},
 	`"has no VM, but disks on host"`:                         {by("TestLeftDisk"), by("TestLeftDisk"), "", ""},
 	`"does not answer, though the cluster sees it"`:          {by("TestHostDown"), by("TestHostDown"), "", ""},

@@ -16,7 +16,7 @@ import (
 
 // checkTemplates looks up the template of each node and checks what a clone of it needs.
 func (c *checker) checkTemplates(ctx context.Context) error {
-	configs := map[int]proxmoxapi.VMConfig{}
+	configs, ruled := map[int]proxmoxapi.VMConfig{}, map[string]bool{}
 
 	for _, n := range c.Plan.Nodes() {
 		// Of a host that does not answer no template is known, and it gets no new node.
@@ -59,7 +59,36 @@ func (c *checker) checkTemplates(ctx context.Context) error {
 		}
 
 		c.Problems = append(c.Problems, checkClone(n, template, configs[template.ID])...)
+
+		// One problem for each template of a path.
+		if key := fmt.Sprintf("%s %d", c.Plan.PoolOf(n).Image.Path, template.ID); !ruled[key] {
+			ruled[key] = true
+
+			if err := c.checkTemplateRules(ctx, c.Plan.PoolOf(n), template); err != nil {
+				return err
+			}
+		}
 	}
+
+	return nil
+}
+
+// checkTemplateRules checks that the template of nodes with firewalls has no firewall rules. A clone has those of its
+// template (qemu-server: clone_vmfw_conf), and the provider takes all rules of a VM for its own.
+func (c *checker) checkTemplateRules(ctx context.Context, pool plan.PlannedPool, template proxmoxapi.VM) error {
+	if len(pool.FirewallRules()) == 0 {
+		return nil
+	}
+
+	rules, err := c.Proxmox.FirewallRules(ctx, template)
+	if err != nil || len(rules) == 0 {
+		return err
+	}
+
+	c.Problems.Add(pool.Image.Path, fmt.Sprintf("must be a template without firewall rules, and this one has %d, "+
+		"the first one: %s; a clone would have them, too", len(rules), proxmoxvm.DescribeRule(rules[0])),
+		fmt.Sprintf("%s, VMID %d on host %s", template.Name, template.ID, template.Host),
+		"delete them from the template, and open ports of nodes with firewall.open; or name another template")
 
 	return nil
 }

@@ -1,15 +1,20 @@
 package preflight
 
 import (
+	"context"
 	"errors"
+	"net/netip"
 	"testing"
 
+	"github.com/luthermonson/go-proxmox"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 )
 
 func TestFindTemplates(t *testing.T) {
@@ -127,4 +132,73 @@ func TestFindTemplatesByVMID(t *testing.T) {
 func TestFindTemplatesWithoutAnswer(t *testing.T) {
 	_, err := check(t, plantest.Template(), preflighttest.FixedVMs{Err: proxmoxapi.ErrUnreachable})
 	assert.True(t, errors.Is(err, proxmoxapi.ErrUnreachable))
+}
+
+// ruledTemplate has firewall rules.
+type ruledTemplate struct {
+	preflighttest.FixedVMs
+
+	rules []proxmox.FirewallRule
+}
+
+func (r ruledTemplate) FirewallRules(context.Context, proxmoxapi.VM) ([]proxmox.FirewallRule, error) {
+	return r.rules, nil
+}
+
+// FirewallOn: the datacenter's is.
+func (ruledTemplate) FirewallOn(context.Context) (bool, error) { return true, nil }
+
+// TestRulesOfTemplates: a clone has the firewall rules of its template, which is refused before anything is made of it,
+// where nodes are to have rules. Nodes that are there need no template.
+func TestRulesOfTemplates(t *testing.T) {
+	template := proxmoxapi.VM{ID: 9000, Name: "talos-v1.12.4-base", Host: "pve", Template: true}
+	ingress := []plan.Ingress{{
+		Name: "apid", Protocol: spec.ProtocolTCP, From: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
+	}}
+	rules := []proxmox.FirewallRule{
+		{Type: "in", Action: "ACCEPT", Proto: "tcp", Dport: "22"},
+		{Type: "in", Action: "ACCEPT", Proto: "tcp", Dport: "50000", Comment: "apid"},
+	}
+
+	for name, c := range map[string]struct {
+		ingress []plan.Ingress
+		rules   []proxmox.FirewallRule
+		there   []proxmoxapi.VM
+		want    string
+	}{
+		"no rules":                {ingress: ingress},
+		"nodes without firewalls": {rules: rules},
+		"nodes that are there": {ingress: ingress, rules: rules, there: []proxmoxapi.VM{
+			{ID: 401, Name: "c-control-1", Host: "pve"}, {ID: 402, Name: "c-control-2", Host: "pve"},
+		}},
+		"rules": {
+			ingress: ingress, rules: rules,
+			want: "the configuration has 1 problem:\n  - image.template.control: must be a template without firewall rules, " +
+				"and this one has 2, the first one: in ACCEPT tcp 22; a clone would have them, too (given: " +
+				"talos-v1.12.4-base, VMID 9000 on host pve); delete them from the template, and open ports of nodes with " +
+				"firewall.open; or name another template",
+		},
+		"rules of a node of this program": {
+			ingress: ingress, rules: rules[1:],
+			want: "the configuration has 1 problem:\n  - image.template.control: must be a template without firewall rules, " +
+				`and this one has 1, the first one: in ACCEPT tcp 50000 "apid"; a clone would have them, too (given: ` +
+				"talos-v1.12.4-base, VMID 9000 on host pve); delete them from the template, and open ports of nodes with " +
+				"firewall.open; or name another template",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plantest.Template()
+			p.Pools[0].Ingress = c.ingress
+
+			_, err := check(t, p, ruledTemplate{
+				preflighttest.FixedVMs{Listed: append(c.there, template), Interface: "scsi0", SizeGiB: 10}, c.rules,
+			})
+
+			if c.want == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.EqualError(t, err, c.want)
+			}
+		})
+	}
 }

@@ -39,6 +39,8 @@ func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
 
 // Store is a datastore as a host sees it.
 type Store struct {
+	// Type is its kind: "lvmthin", "dir".
+	Type string
 	// Content are the kinds that it takes: "images" (the disks of VMs), "iso", "import", "snippets".
 	Content []string
 	// Active says that the host has it at hand.
@@ -53,6 +55,7 @@ type Store struct {
 func (c *Client) Stores(ctx context.Context, host string) (map[string]Store, error) {
 	var stores []struct {
 		Storage string `json:"storage"`
+		Type    string `json:"type"`
 		Content string `json:"content"`
 		Active  int    `json:"active"`
 		Shared  int    `json:"shared"`
@@ -66,7 +69,8 @@ func (c *Client) Stores(ctx context.Context, host string) (map[string]Store, err
 	found := map[string]Store{}
 	for _, s := range stores {
 		found[s.Storage] = Store{
-			Content: strings.Split(s.Content, ","), Active: s.Active == 1, Shared: s.Shared == 1, Free: s.Avail,
+			Type: s.Type, Content: strings.Split(s.Content, ","), Active: s.Active == 1, Shared: s.Shared == 1,
+			Free: s.Avail,
 		}
 	}
 

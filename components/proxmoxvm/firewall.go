@@ -102,7 +102,7 @@ func CheckRules(ctx context.Context, p *plan.Plan, api Proxmox, dryRun bool, arg
 			return fmt.Errorf("VM %d (%s) on host %s has a firewall rule that this program has not written, at position %d "+
 				"(%s). The provider writes the rules of a VM by their position, and would change or delete that rule: nothing "+
 				"is done. Open the port with firewall.open, delete the rule from the VM, and from the template that the VM was "+
-				"cloned from, then run 'pulumi up' again", vmid, n.Name, v.Host, r.Pos, describe(r))
+				"cloned from, then run 'pulumi up' again", vmid, n.Name, v.Host, r.Pos, DescribeRule(r))
 		}
 	}
 
@@ -126,8 +126,8 @@ func asPlanned(inputs resource.PropertyMap, rules []plan.FirewallRule) bool {
 	return held.IsArray() && slices.EqualFunc(held.ArrayValue(), rules, same)
 }
 
-// describe is a rule as the panel of Proxmox VE shows it.
-func describe(r proxmox.FirewallRule) string {
+// DescribeRule is a rule as the panel of Proxmox VE shows it.
+func DescribeRule(r proxmox.FirewallRule) string {
 	words := []string{r.Type, r.Action, r.Macro, r.Proto, r.Dport, strconv.Quote(r.Comment)}
 
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" || w == `""` }), " ")

@@ -18,7 +18,9 @@ var restarting = []string{
 }
 
 // diskRestarts are properties of a disk that is there: one that moves to another datastore does so while the VM is off.
-var diskRestarts = regexp.MustCompile(`^disks\[\d+\]\.(aio|datastoreId)$`)
+// Proxmox VE keeps the others pending until the VM is restarted (qemu-server: vmconfig_update_disk). The provider
+// restarts it for aio alone, and the program for the rest.
+var diskRestarts = regexp.MustCompile(`^disks\[\d+\]\.(aio|cache|datastoreId|discard|iothread|ssd)$`)
 
 // Restarts are the properties of a VM, of those that change, for which it is restarted. Changes are paths such as
 // "memory.dedicated" and "disks[0].size".

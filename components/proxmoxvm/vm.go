@@ -170,12 +170,15 @@ func creationOnly(n plan.Node) []string {
 
 	// A clone has these from its template, and the provider does not apply them to it.
 	paths = append(paths, "bios", "bootOrders", "machine", "scsiHardware")
-	for _, option := range []string{"aio", "backup", "cache", "discard", "fileFormat", "iothread", "replicate", "ssd"} {
+	for _, option := range templateOptions {
 		paths = append(paths, "disks[0]."+option)
 	}
 
 	return paths
 }
+
+// templateOptions are those of the system disk of a clone, which are those of its template.
+var templateOptions = []string{"aio", "backup", "cache", "discard", "fileFormat", "iothread", "replicate", "ssd"}
 
 // readBackDifferently are the properties that the provider would show as changed in every preview.
 func readBackDifferently(n plan.Node) []string {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/luthermonson/go-proxmox"
+
 	"talos-proxmox/components/proxmoxapi"
 )
 
@@ -18,6 +20,7 @@ type Proxmox interface {
 	Links(ctx context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)
 	PCIDevices(ctx context.Context, host string) ([]proxmoxapi.PCIDevice, error)
 	FirewallOn(ctx context.Context) (bool, error)
+	FirewallRules(ctx context.Context, vm proxmoxapi.VM) ([]proxmox.FirewallRule, error)
 	HAComments(ctx context.Context) (map[string]string, error)
 	HARules(ctx context.Context) ([]proxmoxapi.HARule, error)
 	HAGroups(ctx context.Context) ([]string, error)

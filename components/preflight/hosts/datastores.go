@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
@@ -47,6 +48,30 @@ func (s storageNeeds) warnings() (found spec.Problems) {
 	}
 
 	return found
+}
+
+// warnIOUring warns of a disk with io_uring where Proxmox VE itself would choose another mode, because I/O hangs or
+// fails (qemu-server: storage_allows_io_uring_default). It uses what a disk states, and every disk of a node states it.
+func (c Checker) warnIOUring(n plan.Node, i int, store proxmoxapi.Store) {
+	d := n.Disks[i]
+
+	// A clone has the options of its template.
+	if d.AIO != "io_uring" || store.Type != "lvm" && store.Type != "cifs" || i == 0 && n.Template != "" {
+		return
+	}
+
+	path := "pools." + n.Pool + ".disk.aio"
+	if i > 0 {
+		path = fmt.Sprintf("pools.%s.extraDisks[%d].aio", n.Pool, i-1)
+	}
+
+	mode := "native"
+	if d.Cache != "none" && d.Cache != "directsync" {
+		mode = "threads"
+	}
+
+	c.Warnings.Add(path, fmt.Sprintf("can make disks on a datastore of type %s hang or fail, so that Proxmox VE does not "+
+		"use it there unless it is set", store.Type), d.AIO+" on "+d.Datastore, "set "+mode)
 }
 
 // CheckDatastore checks that a datastore takes what is to be kept on it, and says whether it does.

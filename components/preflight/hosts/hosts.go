@@ -88,8 +88,10 @@ func (c Checker) checkHost(ctx context.Context, host string, newNodes []plan.Nod
 	for _, n := range newNodes {
 		path := "pools." + n.Pool
 
-		for _, d := range n.Disks {
-			c.CheckDatastore(stores, host, d.Datastore, "images", path+".disk.datastore")
+		for i, d := range n.Disks {
+			if c.CheckDatastore(stores, host, d.Datastore, "images", path+".disk.datastore") {
+				c.warnIOUring(n, i, stores[d.Datastore])
+			}
 
 			if store := stores[d.Datastore]; store.Active {
 				needed.add(host, d.Datastore, store, d.SizeGiB)

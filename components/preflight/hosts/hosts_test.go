@@ -156,3 +156,49 @@ func TestHosts(t *testing.T) {
 	err = check(t, p, there)
 	require.NoError(t, err, "nodes that are there ask for nothing")
 }
+
+// TestIOUring: a disk for which Proxmox VE itself would choose another mode than io_uring is warned of.
+func TestIOUring(t *testing.T) {
+	disk := func(datastore, aio, cache string) plan.Disk {
+		return plan.Disk{Datastore: datastore, AIO: aio, Cache: cache, SizeGiB: 40}
+	}
+
+	warning := func(path, where, mode string) spec.Problem {
+		return spec.Problem{
+			Path: path, Rule: "can make disks on a datastore of type " + where + " hang or fail, so that Proxmox VE does " +
+				"not use it there unless it is set", Value: "io_uring on " + where, Remedy: "set " + mode,
+		}
+	}
+
+	for name, c := range map[string]struct {
+		template string
+		disks    []plan.Disk
+		want     spec.Problems
+	}{
+		"thin": {disks: []plan.Disk{disk("thin", "io_uring", "none")}},
+		"set":  {disks: []plan.Disk{disk("lvm", "native", "none"), disk("cifs", "threads", "writeback")}},
+		"io_uring": {
+			disks: []plan.Disk{disk("lvm", "io_uring", "none"), disk("cifs", "io_uring", "writeback")},
+			want: spec.Problems{
+				warning("pools.a.disk.aio", "lvm", "native"), warning("pools.a.extraDisks[0].aio", "cifs", "threads"),
+			},
+		},
+		"a clone": {
+			template: "9000", disks: []plan.Disk{disk("lvm", "io_uring", "none"), disk("lvm", "io_uring", "none")},
+			want: spec.Problems{warning("pools.a.extraDisks[0].aio", "lvm", "native")},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stores := map[string]proxmoxapi.Store{}
+			for _, kind := range []string{"thin", "lvm", "cifs"} {
+				stores[kind] = proxmoxapi.Store{Type: kind, Content: []string{"images"}, Active: true, Free: 1 << 50}
+			}
+
+			r := read(t, &plan.Plan{Pools: []plan.PlannedPool{{Name: "a", Nodes: []plan.Node{
+				{Name: "a-1", Host: "pve", Pool: "a", VMID: 401, Template: c.template, Disks: c.disks},
+			}}}}, &lackingHosts{hosts: []proxmoxapi.Host{{Name: "pve", Online: true}}, stores: stores})
+			require.NoError(t, r.CheckHosts(t.Context()))
+			assert.Equal(t, c.want, r.Warnings.Unique())
+		})
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/luthermonson/go-proxmox"
+
 	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/proxmoxapi"
 )
@@ -71,6 +73,11 @@ func (Healthy) Permissions(context.Context) (proxmoxapi.Permissions, error) { re
 // Settings are none.
 func (Healthy) Settings(context.Context, proxmoxapi.VM) (proxmoxapi.Settings, error) {
 	return proxmoxapi.Settings{}, nil
+}
+
+// FirewallRules are none.
+func (Healthy) FirewallRules(context.Context, proxmoxapi.VM) ([]proxmox.FirewallRule, error) {
+	return nil, nil
 }
 
 // Mappings are none.

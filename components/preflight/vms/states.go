@@ -143,7 +143,10 @@ func (c *Checker) checkState(ctx context.Context, n plan.Node, v proxmoxapi.VM, 
 			break // They are taken with its start.
 		}
 
-		if asked, there := plannedSettings(n)[key]; there && asked == firstValue(settings.Pending[key]) {
+		asked, there := plannedSettings(n)[key]
+
+		if there && asked == firstValue(settings.Pending[key]) ||
+			proxmoxvm.IsPlannedDisk(n, key, settings.Current[key], settings.Pending[key]) {
 			pending++
 			left = append(left, key+" "+settings.Pending[key])
 		} else {

@@ -63,6 +63,59 @@ func TestMark(t *testing.T) {
 		"the node applies them", warned[0].String())
 }
 
+// TestMarkOfDisks: options of a disk that wait for a restart are left to be done where the plan has them.
+func TestMarkOfDisks(t *testing.T) {
+	disk := plan.Disk{Interface: "scsi1", SizeGiB: 50, Cache: "writeback", AIO: "io_uring", Discard: true}
+
+	for name, c := range map[string]struct {
+		template, current, pending string
+		disk                       plan.Disk
+		ours                       bool
+	}{
+		"as the plan has it": {
+			current: "tank:x,cache=none,discard=on,size=50G", pending: "tank:x,cache=writeback,discard=on,size=50G",
+			disk: disk, ours: true,
+		},
+		"another cache": {
+			current: "tank:x,cache=none,discard=on,size=50G", pending: "tank:x,cache=unsafe,discard=on,size=50G", disk: disk,
+		},
+		"another volume": {
+			current: "tank:x,cache=none,discard=on,size=50G", pending: "tank:y,cache=writeback,discard=on,size=50G", disk: disk,
+		},
+		"to be detached": {current: "tank:x,size=50G", disk: disk},
+		"of another number": {
+			current: "tank:x,size=50G", pending: "tank:x,cache=writeback,discard=on",
+			disk: plan.Disk{Interface: "scsi2", SizeGiB: 50},
+		},
+		"a new disk on a SATA controller": {
+			pending: "tank:x,cache=writeback,aio=io_uring,discard=on,size=50G", ours: true,
+			disk: disk,
+		},
+		"written for a clone": {
+			template: "9000", current: "tank:x,discard=on,size=50G",
+			pending: "tank:x,aio=io_uring,cache=none,discard=on,iothread=0,ssd=0,size=50G", disk: disk, ours: true,
+		},
+		"changed by hand on a clone": {
+			template: "9000", current: "tank:x,discard=on,size=50G", pending: "tank:x,cache=unsafe,discard=on,size=50G",
+			disk: disk,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := plan.Node{Name: "a", Pool: "p", VMID: 401, Template: c.template, Disks: []plan.Disk{c.disk}}
+			s := New(checks.New(&plan.Plan{}, oneProcess{}))
+			current := map[string]string{}
+			if c.current != "" {
+				current["scsi1"] = c.current
+			}
+
+			require.NoError(t, s.checkState(t.Context(), n, proxmoxapi.VM{ID: 401, Host: "pve"},
+				proxmoxapi.Settings{Current: current, Pending: map[string]string{"scsi1": c.pending}}))
+			assert.Equal(t, c.ours, s.States["a"].Mark > 0)
+			assert.Equal(t, c.ours, len(s.Warnings) == 0)
+		})
+	}
+}
+
 // TestWarnUnits: VMs keep the CPU weight that they have where none is set, and the operator learns of it.
 func TestWarnUnits(t *testing.T) {
 	s := New(checks.New(&plan.Plan{}, oneProcess{}))

@@ -85,6 +85,9 @@ func (unmanaged) Evaluate(context.Context) (rollout.Work, error) {
 type restart struct {
 	*rollout.Disruption
 	machineNow
+
+	// drained is the process of the VM when the provider was asked to change it.
+	drained int
 }
 
 // Before runs before a VM is changed. Its error leaves the VM as it is.
@@ -99,14 +102,15 @@ func (r *Hooks) Before(ctx context.Context, args *pulumi.ResourceHookArgs) error
 		return err
 	}
 
-	changes := changesOf(args.OldInputs, args.NewInputs)
+	changes := proxmoxvm.AppliedChanges(n, changesOf(args.OldInputs, args.NewInputs))
 
 	why := strings.Join(proxmoxvm.Restarts(changes), ", ")
 	if why == "" {
 		why = now.pending
 	}
 
-	if why == "" && now.rewrites(args) {
+	if why == "" && proxmoxvm.DisksPending(n, now.settings, changes, proxmoxvm.Disks(args.OldOutputs),
+		proxmoxvm.Disks(args.NewInputs)) {
 		why = "disks"
 	}
 
@@ -184,25 +188,6 @@ func (r *Hooks) readMachine(ctx context.Context, n plan.Node) (machineNow, error
 	return machineNow{v, process, strings.Join(waiting, ", "), settings.Current}, err
 }
 
-// rewrites says that the provider restarts a VM for a change of any of its disks: it writes the options of all, and one
-// that the VM of a template has never had set is a change to it.
-func (m machineNow) rewrites(args *pulumi.ResourceHookArgs) bool {
-	before, after := proxmoxvm.Disks(args.OldOutputs), proxmoxvm.Disks(args.NewInputs)
-	differ := len(before) != len(after)
-
-	for i := range min(len(before), len(after)) {
-		differ = differ || hookutil.Number(before[i], "size") != hookutil.Number(after[i], "size")
-	}
-
-	return differ && slices.ContainsFunc(before, func(disk resource.PropertyMap) bool {
-		setting, there := m.settings[hookutil.String(disk, "interface")]
-
-		aio := hookutil.String(disk, "aio")
-
-		return there && aio != "" && proxmoxapi.Properties(setting)["aio"] != aio
-	})
-}
-
 // switchOn starts a VM that the state says is on: the provider does not, and would wait for its guest agent.
 func (r *Hooks) switchOn(ctx context.Context, n plan.Node, now machineNow, args *pulumi.ResourceHookArgs) error {
 	on := func(values resource.PropertyMap) bool {
@@ -253,14 +238,15 @@ func changesOf(before, after resource.PropertyMap) []string {
 		resource.IsInternalPropertyKey), true)))
 }
 
-// diskChange is a disk more or less, or another size or place.
-var diskChange = regexp.MustCompile(`^disks\[\d+\](\.(size|datastoreId|interface))?$`)
+// diskChange is a disk more or less, another size or place, or an option that a node of the plan has.
+var diskChange = regexp.MustCompile(
+	`^disks\[\d+\](\.(aio|backup|cache|datastoreId|discard|interface|iothread|replicate|size|ssd))?$`)
 
 // properties are those that paths are about.
 func properties(changes []string, restart bool) []string {
 	var found []string
 	for _, path := range changes {
-		// Options of disks that the program ignores differ here, too.
+		// What the program ignores of disks differs here, too.
 		if proxmoxvm.Property(path) != "disks" || diskChange.MatchString(path) {
 			found = append(found, proxmoxvm.Property(path))
 		}
@@ -310,7 +296,7 @@ func (r *Hooks) begin(ctx context.Context, name string, n plan.Node, now machine
 
 	r.Progress(message)
 
-	u := restart{d, now}
+	u := restart{Disruption: d, machineNow: now, drained: now.process}
 
 	// To drain a node takes its time.
 	if err := r.Identities.CheckNow(ctx, n); err != nil {
@@ -323,6 +309,10 @@ func (r *Hooks) begin(ctx context.Context, name string, n plan.Node, now machine
 		err := r.Proxmox.Restart(ctx, now.vm)
 		if err == nil {
 			err = r.holdRunning(ctx, n, true)
+		}
+
+		if err == nil {
+			u.drained, err = r.Proxmox.Process(ctx, now.vm)
 		}
 
 		if err != nil {
@@ -350,7 +340,15 @@ func (r *Hooks) After(ctx context.Context, args *pulumi.ResourceHookArgs) error 
 
 	u, there := r.done(args.Name)
 
-	err := r.holdRunning(ctx, n, there)
+	var err error
+	if there {
+		err = r.restartPending(ctx, n, u)
+	}
+
+	if err == nil {
+		err = r.holdRunning(ctx, n, there)
+	}
+
 	if err == nil {
 		err = proxmoxvm.CheckUpdated(ctx, r.Proxmox, n, args)
 	}
@@ -382,6 +380,27 @@ func (r *Hooks) After(ctx context.Context, args *pulumi.ResourceHookArgs) error 
 	u.Release(err)
 
 	return err
+}
+
+// restartPending restarts a VM that the provider has changed and not restarted, where a change waits for that: the
+// provider does so for some properties, and for aio alone of the options of a disk.
+func (r *Hooks) restartPending(ctx context.Context, n plan.Node, u restart) error {
+	// One that is off is starting, with what waited.
+	process, err := r.Proxmox.Process(ctx, u.vm)
+	if err != nil || process != u.drained {
+		return err
+	}
+
+	settings, err := r.Proxmox.Settings(ctx, u.vm)
+	if err != nil || len(settings.Pending) == 0 {
+		return err
+	}
+
+	if err := r.Identities.CheckNow(ctx, n); err != nil {
+		return fmt.Errorf("the VM is not restarted: %w", err)
+	}
+
+	return r.Proxmox.Restart(ctx, u.vm)
 }
 
 // same says that a VM has not been restarted: an update that failed half-way may have done so, and the provider knows

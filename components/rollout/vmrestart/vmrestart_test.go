@@ -205,7 +205,7 @@ type running struct {
 	stuck   error
 	// again, where there is one, notes a restart, which takes what is pending.
 	again *bool
-	// kept VMs run on; others are restarted each time they are asked for.
+	// kept VMs run on, until they are restarted; others are restarted each time they are asked for.
 	kept bool
 	err  error
 }
@@ -220,6 +220,10 @@ func (v running) Process(context.Context, proxmoxapi.VM) (int, error) {
 	}
 
 	if v.kept {
+		if v.again != nil && *v.again {
+			return 4712, nil
+		}
+
 		return 4711, nil
 	}
 
@@ -323,6 +327,100 @@ func TestRestartIsNotNeeded(t *testing.T) {
 		require.NoError(t, r.After(t.Context(), larger("a-vm")))
 		require.NoError(t, r.Before(t.Context(), larger("b-vm")))
 		assert.Equal(t, []string{"evaluate a", "uncordon a", "evaluate b"}, g.done)
+	})
+}
+
+// otherCache is a VM whose disk gets another cache.
+func otherCache(name string) *pulumi.ResourceHookArgs {
+	args := changedVM(name, disks("none"), disks("writeback"))
+	args.OldOutputs = args.OldInputs
+
+	return args
+}
+
+func disks(cache string) map[string]any {
+	return map[string]any{"disks": []any{map[string]any{
+		"interface": "scsi1", "cache": cache, "aio": "io_uring", "discard": "on", "iothread": false, "ssd": false,
+	}}}
+}
+
+// waitingDisk is a VM that keeps a change of a disk pending: it is there once the VM was drained.
+type waitingDisk struct {
+	running
+
+	changed *bool
+}
+
+func (v waitingDisk) Settings(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.Settings, error) {
+	if !*v.changed {
+		return proxmoxapi.Settings{Current: map[string]string{
+			"scsi1": "tank:x,cache=none,aio=io_uring,discard=on,iothread=0,ssd=0",
+		}}, nil
+	}
+
+	return v.running.Settings(ctx, vm)
+}
+
+// TestRestartForDiskOptions: Proxmox VE keeps options of disks pending, and the provider does not restart the VM.
+func TestRestartForDiskOptions(t *testing.T) {
+	inProgram(t, true, func(ctx *pulumi.Context) {
+		g := &guests{}
+		r := restarting(ctx, g, func(r *Hooks) { r.Proxmox = running{err: proxmoxapi.ErrUnreachable} })
+		require.NoError(t, r.Before(t.Context(), otherCache("a-vm")))
+		assert.Equal(t, []string{"outage a"}, g.done, "a preview says so")
+	})
+
+	for name, c := range map[string]struct {
+		external bool
+		stuck    error
+		want     string
+		done     []string
+		restart  bool
+	}{
+		"drained":             {restart: true, done: []string{"evaluate a", "rejoined a", "uncordon a"}},
+		"bootstrap: external": {restart: true, external: true},
+		"it cannot be restarted": {
+			stuck: errors.New("VM is locked (backup)"), restart: true, done: []string{"evaluate a"},
+			want: "a does not run with the change of its VM: VM is locked (backup)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inProgram(t, false, func(ctx *pulumi.Context) {
+				g, again, changed := &guests{}, false, false
+				vm := waitingDisk{running{kept: true, pending: []string{"scsi1"}, again: &again, stuck: c.stuck}, &changed}
+				r := restarting(ctx, g, func(r *Hooks) { r.Proxmox = vm })
+
+				if c.external {
+					r.System = nil
+				}
+
+				require.NoError(t, r.Before(t.Context(), otherCache("a-vm")))
+				assert.False(t, again, "the change comes first")
+
+				changed = true
+
+				if err := r.After(t.Context(), otherCache("a-vm")); c.want == "" {
+					require.NoError(t, err)
+				} else {
+					require.EqualError(t, err, c.want)
+					require.EqualError(t, r.Before(t.Context(), otherCache("b-vm")), "b: not started: a failed")
+				}
+
+				assert.Equal(t, c.restart, again)
+				assert.Equal(t, c.done, g.done)
+			})
+		})
+	}
+
+	inProgram(t, false, func(ctx *pulumi.Context) {
+		g := &guests{}
+		r := restarting(ctx, g, func(r *Hooks) {
+			n := r.Nodes["a-vm"]
+			n.Template = "9000"
+			r.Nodes["a-vm"] = n
+		})
+		require.NoError(t, r.Before(t.Context(), otherCache("a-vm")))
+		assert.Empty(t, g.done, "the system disk of a clone keeps the options of its template")
 	})
 }
 

@@ -158,7 +158,7 @@ func TestImports(t *testing.T) {
 		{
 			"components/preflight/preflighttest",
 			[]string{"components/preflight/checks", "components/proxmoxapi"},
-			[]string{"github.com/", "net/http", "k8s.io/"},
+			[]string{"github.com/pulumi/", "net/http", "k8s.io/"},
 		},
 		{"components/preflight", []string{
 			"components/factoryapi", "components/hookutil", "components/machineconfig", "components/plan",

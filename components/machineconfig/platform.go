@@ -8,7 +8,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/meta"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"talos-proxmox/components/kubecomponents"
@@ -100,19 +99,22 @@ func addAPIServer(a spec.APIServer, m *v1alpha1.MachineConfig, s *v1alpha1.APISe
 	return nil
 }
 
+// kubeSystem is the namespace of Kubernetes' own pods.
+const kubeSystem = "kube-system"
+
 // withoutSystem is a configuration of PodSecurity without the exemption of kube-system. Talos has it already and adds
 // others to it, and Kubernetes refuses one that is there twice.
 func withoutSystem(configuration map[string]any) map[string]any {
 	exemptions, _ := configuration["exemptions"].(map[string]any)
 	namespaces, _ := exemptions["namespaces"].([]any)
 
-	if !slices.Contains(namespaces, any(metav1.NamespaceSystem)) {
+	if !slices.Contains(namespaces, any(kubeSystem)) {
 		return configuration
 	}
 
 	exemptions, configuration = maps.Clone(exemptions), maps.Clone(configuration)
 	exemptions["namespaces"] = slices.DeleteFunc(slices.Clone(namespaces), func(namespace any) bool {
-		return namespace == metav1.NamespaceSystem
+		return namespace == kubeSystem
 	})
 	configuration["exemptions"] = exemptions
 

@@ -113,9 +113,9 @@ func kubeletField(field string) string {
 func argFaults(p *plan.Plan, cfg talosconfig.Provider) []string {
 	var faults []string
 
-	gates := func(component, key string, names []string) {
+	features := func(component, key string, names []string) {
 		for _, gate := range names {
-			if minor, removed := kubecomponents.GateRemoved(gate, p.Kubernetes); removed {
+			if minor, removed := kubecomponents.FeatureRemoved(gate, p.Kubernetes); removed {
 				faults = append(faults, fmt.Sprintf("%s does not start with the feature gate %s in %s: Kubernetes 1.%d removed it",
 					component, gate, key, minor))
 			}
@@ -131,12 +131,12 @@ func argFaults(p *plan.Plan, cfg talosconfig.Provider) []string {
 		}
 
 		for _, value := range c.args["feature-gates"] {
-			gates(c.name, c.key, kubecomponents.Gates(value))
+			features(c.name, c.key, kubecomponents.Features(value))
 		}
 	}
 
 	configured, _ := cfg.K8sKubeletConfig().ExtraConfig()["featureGates"].(map[string]any)
-	gates(kubelet, "machine.kubelet.extraConfig", slices.Sorted(maps.Keys(configured)))
+	features(kubelet, "machine.kubelet.extraConfig", slices.Sorted(maps.Keys(configured)))
 
 	return faults
 }

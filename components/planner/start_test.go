@@ -29,7 +29,7 @@ func TestAPIServerStarts(t *testing.T) {
 	assert.Equal(t, []string{
 		audit + "levle is no field of an audit policy (given: policies/audit.yaml); correct it",
 		audit + "level must be one of None, Metadata, Request, RequestResponse (given: policies/audit.yaml); correct it",
-		"cluster.apiServer.admission.EventRateLimits: is no admission plugin of Kubernetes; did you mean \"EventRateLimit\"?",
+		"cluster.apiServer.admission.EventRateLimits: is not an admission plugin of Kubernetes; did you mean \"EventRateLimit\"?",
 		"cluster.apiServer.authentication: sets anonymous, with which the API server does not start: Talos sets " +
 			"--anonymous-auth=false; leave anonymous out: anonymous requests are refused without it",
 	}, said(t, s))
@@ -71,6 +71,6 @@ func TestK3sStarts(t *testing.T) {
 			"/etc/sysctl.d",
 		"k3s.agentArgs[1]: no list of removed feature gates is known for Kubernetes 1.38; compare it with the release " +
 			"notes of Kubernetes: a component does not start with a gate that it does not know",
-		"cluster.apiServer.admission.Mutating: is no admission plugin of Kubernetes up to 1.37; check its name",
+		"cluster.apiServer.admission.Mutating: is not an admission plugin of Kubernetes up to 1.37; check its name",
 	})
 }

@@ -185,6 +185,3 @@ func (o *options) identities(ctx context.Context, path string) ([]age.Identity, 
 
 	return []age.Identity{found}, nil
 }
-
-// size in the unit that people compare.
-func size(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }

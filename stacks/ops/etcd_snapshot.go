@@ -252,3 +252,6 @@ func (s snapshotCommand) talosconfig(ctx context.Context) (*clientconfig.Config,
 
 	return clientconfig.FromString(text)
 }
+
+// size in the unit that people compare.
+func size(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }

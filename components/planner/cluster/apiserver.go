@@ -90,7 +90,7 @@ func (r *Resolver) checkAdmission(path string, plugins map[string]map[string]any
 			continue
 		}
 
-		const rule = "is no admission plugin of Kubernetes"
+		const rule = "is not an admission plugin of Kubernetes"
 
 		if plan.Minor(kubernetes) > kubecomponents.NewestAdmission {
 			r.Warn(path+"."+name, rule+fmt.Sprintf(" up to 1.%d", kubecomponents.NewestAdmission), "", "check its name")

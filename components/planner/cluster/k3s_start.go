@@ -28,23 +28,23 @@ func (r *Resolver) checkK3sStart(path string, args []string, kubernetes string) 
 		component := k3sComponents[option]
 		flag, list, _ := strings.Cut(value, "=")
 
-		if component == "" || flag != featureGates {
+		if component == "" || flag != featuresFlag {
 			continue
 		}
 
-		for _, gate := range kubecomponents.Gates(list) {
-			if minor, removed := kubecomponents.GateRemoved(gate, kubernetes); removed {
+		for _, gate := range kubecomponents.Features(list) {
+			if minor, removed := kubecomponents.FeatureRemoved(gate, kubernetes); removed {
 				r.Problems.Add(checks.At(path, i), fmt.Sprintf("%s does not start with a feature gate that Kubernetes 1.%d removed",
 					component, minor), gate, "leave it out")
 			}
 		}
 
-		if minor := plan.Minor(kubernetes); minor > kubecomponents.NewestGates {
+		if minor := plan.Minor(kubernetes); minor > kubecomponents.NewestFeatures {
 			r.Warn(checks.At(path, i), fmt.Sprintf("no list of removed feature gates is known for Kubernetes 1.%d", minor), "",
 				"compare it with the release notes of Kubernetes: a component does not start with a gate that it does not know")
 		}
 	}
 }
 
-// featureGates is the flag of all components.
-const featureGates = "feature-gates"
+// featuresFlag is the flag of all components.
+const featuresFlag = "feature-gates"

@@ -48,7 +48,7 @@ func CheckVMIDFree(ctx context.Context, p *plan.Plan, proxmox Proxmox, stack str
 	case v.Name == name && ours:
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state: a run was interrupted "+
 			"before it could record the VM, or the state is an older copy. To add it to the state, run 'go run ./stacks/ops "+
-			"-s %s import' and what that prints. Delete it only if it is no node of the cluster ('kubectl get nodes'): then "+
+			"-s %s import' and what that prints. Delete it only if it is not a node of the cluster ('kubectl get nodes'): then "+
 			"'pulumi up' recreates it", vmid, v.Name, v.Host, stack)
 	case v.Name == name:
 		return fmt.Errorf("VMID %d is %q on host %s already, but not in this stack's state, and without the tags "+

@@ -18,7 +18,7 @@ func TestCheckVMIDFree(t *testing.T) {
 	empty := fmt.Sprintf(
 		`%s is "c-control-1" on host pve already, but not in this stack's state: a run was interrupted while it created the VM, and the VM holds no data. Delete it ('qm destroy %d --purge' there), then run 'pulumi up' again`, at, n.VMID)
 	adopt := at +
-		` is "c-control-1" on host pve already, but not in this stack's state: a run was interrupted before it could record the VM, or the state is an older copy. To add it to the state, run 'go run ./stacks/ops -s dev import' and what that prints. Delete it only if it is no node of the cluster ('kubectl get nodes'): then 'pulumi up' recreates it`
+		` is "c-control-1" on host pve already, but not in this stack's state: a run was interrupted before it could record the VM, or the state is an older copy. To add it to the state, run 'go run ./stacks/ops -s dev import' and what that prints. Delete it only if it is not a node of the cluster ('kubectl get nodes'): then 'pulumi up' recreates it`
 
 	assert.NoError(t, CheckVMIDFree(t.Context(), p, &fakeProxmox{}, "dev", args))
 	assert.EqualError(t, CheckVMIDFree(t.Context(), p, &fakeProxmox{err: proxmoxapi.ErrUnreachable}, "dev", args),

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGateRemoved: a gate is known until the version that removed it.
-func TestGateRemoved(t *testing.T) {
+// TestFeatureRemoved: a gate is known until the version that removed it.
+func TestFeatureRemoved(t *testing.T) {
 	t.Parallel()
 
 	for _, test := range []struct {
@@ -29,7 +29,7 @@ func TestGateRemoved(t *testing.T) {
 		{"InPlacePodVerticalScaling", "v1.37.2", 0, false},
 		{"CPUManager", "", 0, false},
 	} {
-		minor, removed := GateRemoved(test.gate, test.kubernetes)
+		minor, removed := FeatureRemoved(test.gate, test.kubernetes)
 		assert.Equal(t, test.removed, removed, test)
 
 		if removed {
@@ -37,7 +37,7 @@ func TestGateRemoved(t *testing.T) {
 		}
 	}
 
-	assert.Equal(t, []string{"A", "B"}, Gates("A=true, B=false,"))
+	assert.Equal(t, []string{"A", "B"}, Features("A=true, B=false,"))
 }
 
 // TestGatesOfKubernetes: no gate of the newest version of Kubernetes is listed as removed, if that is in the cache of
@@ -63,13 +63,13 @@ func TestGatesOfKubernetes(t *testing.T) {
 	require.Greater(t, len(names), 100)
 
 	for _, name := range names {
-		_, removed := GateRemoved(name[1], "v1.37.0")
+		_, removed := FeatureRemoved(name[1], "v1.37.0")
 		assert.False(t, removed, name[1])
 	}
 
 	seen := map[string]uint64{}
 
-	for minor, gates := range removedGates {
+	for minor, gates := range removedFeatures {
 		for gate := range strings.FieldsSeq(gates) {
 			assert.NotContains(t, seen, gate)
 			seen[gate] = minor

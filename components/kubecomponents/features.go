@@ -9,15 +9,15 @@ import (
 
 // The minor versions of Kubernetes whose removed feature gates are listed.
 const (
-	oldestGates = 30
-	// NewestGates is the last one.
-	NewestGates = 37
+	oldestFeatures = 30
+	// NewestFeatures is the last one.
+	NewestFeatures = 37
 )
 
-// removedGates are the feature gates that a minor version of Kubernetes 1 no longer knows, and the one before does
+// removedFeatures are the feature gates that a minor version of Kubernetes 1 no longer knows, and the one before does
 // (Kubernetes: test/compatibility_lifecycle/reference/versioned_feature_list.yaml; up to 1.32, as talosctl
 // upgrade-k8s has them).
-var removedGates = map[uint64]string{
+var removedFeatures = map[uint64]string{
 	30: "ExpandedDNSConfig ExperimentalHostUserNamespaceDefaultingGate IPTablesOwnershipCleanup " +
 		"KubeletPodResources KubeletPodResourcesGetAllocatable MinimizeIPTablesRestore " +
 		"ProxyTerminatingEndpoints RemoveSelfLink",
@@ -53,16 +53,16 @@ var removedGates = map[uint64]string{
 		"WorkloadAwarePreemption",
 }
 
-// GateRemoved says in which minor version of Kubernetes a feature gate was removed, if that is not after the given
+// FeatureRemoved says in which minor version of Kubernetes a feature gate was removed, if that is not after the given
 // version. A component does not start with a gate that it does not know.
-func GateRemoved(name, kubernetes string) (minor uint64, removed bool) {
+func FeatureRemoved(name, kubernetes string) (minor uint64, removed bool) {
 	version, err := semver.ParseTolerant(kubernetes)
 	if err != nil {
 		return 0, false
 	}
 
-	for minor = oldestGates; minor <= min(version.Minor, NewestGates); minor++ {
-		if slices.Contains(strings.Fields(removedGates[minor]), name) {
+	for minor = oldestFeatures; minor <= min(version.Minor, NewestFeatures); minor++ {
+		if slices.Contains(strings.Fields(removedFeatures[minor]), name) {
 			return minor, true
 		}
 	}
@@ -70,8 +70,8 @@ func GateRemoved(name, kubernetes string) (minor uint64, removed bool) {
 	return 0, false
 }
 
-// Gates are the names in the value of a flag feature-gates.
-func Gates(value string) []string {
+// Features are the names in the value of a flag feature-gates.
+func Features(value string) []string {
 	var names []string
 
 	for pair := range strings.SplitSeq(value, ",") {

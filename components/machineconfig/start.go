@@ -150,7 +150,7 @@ func fileFaults(cfg talosconfig.Provider) []string {
 
 	var faults []string
 
-	for _, f := range raw.MachineConfig.MachineFiles { //nolint:staticcheck // Talos 1.13 has no other way
+	for _, f := range raw.MachineConfig.MachineFiles {
 		first, _, _ := strings.Cut(strings.TrimLeft(f.FilePath, "/"), "/")
 
 		switch {

@@ -55,13 +55,13 @@ func TestK3sArguments(t *testing.T) {
 		},
 		"options that K3s does not have": {
 			servers: []string{
-				"--disbale=traefik", "--disable-netwrok-policy", "--audit=hunter2", "--disable-apiserver-lb", "--tls-sans=a",
+				"--disables=traefik", "--disable-networkpolicy", "--audit=hunter2", "--disable-apiserver-lb", "--tls-sans=a",
 				"--tokens=hunter2",
 			},
 			agents: []string{"--kubelet-args=max-pods=200", "--tls-sans=a"},
 			want: []string{
-				"k3s.serverArgs[0]" + ignored + "--disbale); did you mean --disable? Use k3s.disable instead",
-				"k3s.serverArgs[1]" + ignored + "--disable-netwrok-policy); did you mean --disable-network-policy?",
+				"k3s.serverArgs[0]" + ignored + "--disables); did you mean --disable? Use k3s.disable instead",
+				"k3s.serverArgs[1]" + ignored + "--disable-networkpolicy); did you mean --disable-network-policy?",
 				"k3s.serverArgs[2]" + ignored + "--audit); correct it: 'k3s server --help' lists the options",
 				"k3s.serverArgs[3]" + ignored + "--disable-apiserver-lb); move it to k3s.agentArgs",
 				"k3s.serverArgs[4]" + ignored + "--tls-sans); did you mean --tls-san?",

@@ -18,7 +18,7 @@ func TestAPIServerStarts(t *testing.T) {
 			Text: "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AuthenticationConfiguration\nanonymous: {enabled: true}\n",
 		},
 		Audit: &spec.InlineOrFile{
-			Text:   "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{levle: None}]\n",
+			Text:   "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{levels: None}]\n",
 			Origin: "policies/audit.yaml",
 		},
 		Admission: map[string]map[string]any{"EventRateLimits": {}, "PodNodeSelector": {}, "PodSecurity": {}},
@@ -27,7 +27,7 @@ func TestAPIServerStarts(t *testing.T) {
 	const audit = "cluster.apiServer.audit: must be a valid audit policy: rules[0]."
 
 	assert.Equal(t, []string{
-		audit + "levle is no field of an audit policy (given: policies/audit.yaml); correct it",
+		audit + "levels is no field of an audit policy (given: policies/audit.yaml); correct it",
 		audit + "level must be one of None, Metadata, Request, RequestResponse (given: policies/audit.yaml); correct it",
 		"cluster.apiServer.admission.EventRateLimits: is not an admission plugin of Kubernetes; did you mean \"EventRateLimit\"?",
 		"cluster.apiServer.authentication: sets anonymous, with which the API server does not start: Talos sets " +

@@ -104,7 +104,8 @@ func (h ImageHooks) CheckUserDataUnused(ctx context.Context, args *pulumi.Resour
 	}
 
 	host := hookutil.String(args.OldInputs, "nodeName")
-	volume := hookutil.String(args.OldInputs, "datastoreId") + ":snippets/" + hookutil.String(raw.ObjectValue(), "fileName")
+	file := hookutil.String(raw.ObjectValue(), "fileName")
+	volume := hookutil.String(args.OldInputs, "datastoreId") + ":snippets/" + file
 
 	return h.deleted(h.checkUnused(hookutil.Deleting(ctx), host, volume, func(
 		v proxmoxapi.VM, config proxmoxapi.VMConfig,

@@ -120,8 +120,8 @@ func (f FinalCheck) warnOfVersions(nodes []kubeapi.Node) {
 		}
 
 		f.Warn(fmt.Sprintf("%s runs %s, and %s is %s. Unless this update left the node out (--target), "+
-			"an upgrade of it was interrupted and then reverted: set %s to the version of the interrupted upgrade and run 'pulumi up', or name "+
-			"the node in lifecycle.replace, which recreates it", n.Name, runs, key, configured, key))
+			"an upgrade of it was interrupted and then reverted: set %s to the version of the interrupted upgrade and run "+
+			"'pulumi up', or name the node in lifecycle.replace, which recreates it", n.Name, runs, key, configured, key))
 	}
 }
 

@@ -171,7 +171,8 @@ type Startup struct {
 	Order *int `json:"order,omitempty" jsonschema:"minimum=0,maximum=100000"`
 	// Seconds to wait before the next VM starts.
 	UpDelaySeconds int `json:"upDelaySeconds,omitempty" jsonschema:"minimum=0,maximum=86400"`
-	// Seconds that the VM gets to shut down with its host, which then stops it. Absent or 0: 180, the default of Proxmox VE.
+	// Seconds that the VM gets to shut down with its host, which then stops it. Absent or 0: 180, the default of Proxmox
+	// VE.
 	DownDelaySeconds int `json:"downDelaySeconds,omitempty" jsonschema:"minimum=0,maximum=86400"`
 }
 

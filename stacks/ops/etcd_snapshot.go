@@ -49,8 +49,8 @@ func etcdSnapshot(o *options, dir *string) *cobra.Command {
 			return s.save(c.Context())
 		},
 	}
-	c.Flags().Var((*keepCount)(&s.keep), "keep", "remove the oldest snapshots that this command has taken of the cluster beyond "+
-		"this number; 0 removes none")
+	c.Flags().Var((*keepCount)(&s.keep), "keep", "remove the oldest snapshots that this command has taken of the cluster "+
+		"beyond this number; 0 removes none")
 	c.Flags().DurationVar(&s.timeout, "timeout", 15*time.Minute, "how long it may take to be sent")
 	c.Flags().StringVar(&s.talosconfigFile, "talosconfig", "",
 		"an administrator's talosconfig; the stack's output when left out")

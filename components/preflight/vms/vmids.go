@@ -39,8 +39,8 @@ func (c *Checker) CheckVMIDs() {
 	}
 }
 
-// checkNameFree refuses to create a node while a VM of the cluster has its name: two machines would have one MAC address
-// and one Node in Kubernetes. One that is declared dead may stay on a host that does not answer.
+// checkNameFree refuses to create a node while a VM of the cluster has its name: two machines would have one MAC
+// address and one Node in Kubernetes. One that is declared dead may stay on a host that does not answer.
 func (c *Checker) checkNameFree(n plan.Node) {
 	for _, v := range c.VMs {
 		if v.Name != n.Name || v.Template || v.Container || !vmidentity.OfCluster(v, c.Plan) ||
@@ -48,8 +48,8 @@ func (c *Checker) checkNameFree(n plan.Node) {
 			continue
 		}
 
-		c.Problems.Add("pools."+n.Pool+".vmids", fmt.Sprintf("VM %d on host %s is %s already, with the tags of this cluster: "+
-			"a second VM of that name would have its MAC address and its Node in Kubernetes", v.ID, v.Host, v.Name),
+		c.Problems.Add("pools."+n.Pool+".vmids", fmt.Sprintf("VM %d on host %s is %s already, with the tags of this "+
+			"cluster: a second VM of that name would have its MAC address and its Node in Kubernetes", v.ID, v.Host, v.Name),
 			fmt.Sprintf("%s with VMID %d", n.Name, n.VMID),
 			"give the pool its former VMIDs; to move the nodes to others, give them other names too; if the VM is a copy, "+
 				"delete it, or take the tags off it")

@@ -95,9 +95,9 @@ func (i *Identities) LeavingControlPlanes(ctx context.Context) ([]proxmoxapi.VM,
 	}), err
 }
 
-// DeclaredDead says that the operator has declared the node of a VM dead, which is one of those that have left the plan.
-// Proxmox VE forgets the names of VMs on a host that is down for long: those without a name are taken for the nodes that
-// are declared dead and have no other VM, unless there are fewer of these.
+// DeclaredDead says that the operator has declared the node of a VM dead, which is one of those that have left the
+// plan. Proxmox VE forgets the names of VMs on a host that is down for long: those without a name are taken for the
+// nodes that are declared dead and have no other VM, unless there are fewer of these.
 func DeclaredDead(p *plan.Plan, v proxmoxapi.VM, unplanned []proxmoxapi.VM) bool {
 	if v.Name != "" {
 		return slices.Contains(p.ForceRemove, v.Name)
@@ -243,9 +243,9 @@ func (i *Identities) checkOnce(vmid int) error {
 		return nil
 	}
 
-	return fmt.Errorf("VM %d is in the state twice, as %s, and is not deleted: it was imported although the state had it. "+
-		"Remove the one whose name no node of the configuration has from the state ('pulumi state delete <URN>'; 'pulumi "+
-		"stack --show-urns' lists them)", vmid, strings.Join(names, " and "))
+	return fmt.Errorf("VM %d is in the state twice, as %s, and is not deleted: it was imported although the state had "+
+		"it. Remove the one whose name no node of the configuration has from the state ('pulumi state delete <URN>'; "+
+		"'pulumi stack --show-urns' lists them)", vmid, strings.Join(names, " and "))
 }
 
 // checkHost refuses to delete a VM that was moved since it was read last: the provider looks for it on the host of the

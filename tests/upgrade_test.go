@@ -639,6 +639,10 @@ func TestKubernetesUpgrade(t *testing.T) {
 		"a downgrade to an earlier minor version is not supported; set v1.33 or the next")
 
 	set(t, r.Stack, "cluster.versions.kubernetes", "v1.34.2")
+	assert.Contains(t, failPreview(t, r.Stack), "cluster.patches[0]: kube-apiserver does not start with the feature gate "+
+		"LegacySidecarContainers in cluster.apiServer.extraArgs: Kubernetes 1.34 removed it")
+
+	set(t, r.Stack, "cluster.patches[0]", "cluster:\n  apiServer:\n    extraArgs:\n      v: \"2\"\n")
 	r.Talos.Withdraw("kube-scheduler:v1.34.2")
 
 	previewed := newOutput(t)

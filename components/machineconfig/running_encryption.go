@@ -172,7 +172,7 @@ func volumeKeys(encryption config.EncryptionConfig) []volumeKey {
 		case key.NodeID() != nil:
 			k.kind = blockres.EncryptionKeyNodeID.String()
 		case key.KMS() != nil:
-			k.kind, k.detail = blockres.EncryptionKeyKMS.String(), key.KMS().Endpoint()
+			k.kind = blockres.EncryptionKeyKMS.String() // its server may have moved
 		case key.TPM() != nil:
 			k.kind = blockres.EncryptionKeyTPM.String()
 		}

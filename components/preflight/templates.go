@@ -61,10 +61,11 @@ func (c *checker) checkTemplates(ctx context.Context) error {
 		c.Problems = append(c.Problems, checkClone(n, template, configs[template.ID])...)
 
 		// One problem for each template of a path.
-		if key := fmt.Sprintf("%s %d", c.Plan.PoolOf(n).Image.Path, template.ID); !ruled[key] {
+		pool := c.Plan.PoolOf(n)
+		if key := fmt.Sprintf("%s %d", pool.Image.Path, template.ID); !ruled[key] && len(pool.FirewallRules()) > 0 {
 			ruled[key] = true
 
-			if err := c.checkTemplateRules(ctx, c.Plan.PoolOf(n), template); err != nil {
+			if err := c.checkTemplateRules(ctx, pool, template); err != nil {
 				return err
 			}
 		}
@@ -76,10 +77,6 @@ func (c *checker) checkTemplates(ctx context.Context) error {
 // checkTemplateRules checks that the template of nodes with firewalls has no firewall rules. A clone has those of its
 // template (qemu-server: clone_vmfw_conf), and the provider takes all rules of a VM for its own.
 func (c *checker) checkTemplateRules(ctx context.Context, pool plan.PlannedPool, template proxmoxapi.VM) error {
-	if len(pool.FirewallRules()) == 0 {
-		return nil
-	}
-
 	rules, err := c.Proxmox.FirewallRules(ctx, template)
 	if err != nil || len(rules) == 0 {
 		return err

@@ -80,7 +80,7 @@ func (h ImageHooks) CheckUnused(ctx context.Context, args *pulumi.ResourceHookAr
 }
 
 func (h ImageHooks) checkImageUnused(ctx context.Context, host, volume string) error {
-	return h.checkUnused(ctx, host, volume, func(v proxmoxapi.VM, config proxmoxapi.VMConfig) error {
+	return h.checkUnused(ctx, host, volume, "", func(v proxmoxapi.VM, config proxmoxapi.VMConfig) error {
 		for _, drive := range slices.Sorted(maps.Keys(config.CDROMs)) {
 			if config.CDROMs[drive] == volume {
 				// The cluster learns the name of a new VM late.
@@ -107,7 +107,10 @@ func (h ImageHooks) CheckUserDataUnused(ctx context.Context, args *pulumi.Resour
 	file := hookutil.String(raw.ObjectValue(), "fileName")
 	volume := hookutil.String(args.OldInputs, "datastoreId") + ":snippets/" + file
 
-	return h.deleted(h.checkUnused(hookutil.Deleting(ctx), host, volume, func(
+	// The file is called after its node. VMs of other names are not asked for: their hosts may be down.
+	node := strings.TrimSuffix(file, ".yaml")
+
+	return h.deleted(h.checkUnused(hookutil.Deleting(ctx), host, volume, node, func(
 		v proxmoxapi.VM, config proxmoxapi.VMConfig,
 	) error {
 		if !slices.Contains(slices.Collect(maps.Values(proxmoxapi.Properties(config.UserData))), volume) {
@@ -129,8 +132,9 @@ func (h ImageHooks) deleted(err error) error {
 	return err
 }
 
-// checkUnused refuses to delete a file of a host that a VM uses which is not this stack's.
-func (h ImageHooks) checkUnused(ctx context.Context, host, volume string,
+// checkUnused refuses to delete a file of a host that a VM uses which is not this stack's. name is that of the VMs to
+// ask for; empty: all.
+func (h ImageHooks) checkUnused(ctx context.Context, host, volume, name string,
 	uses func(proxmoxapi.VM, proxmoxapi.VMConfig) error,
 ) error {
 	shared, err := h.Proxmox.SharedStores(ctx)
@@ -146,7 +150,7 @@ func (h ImageHooks) checkUnused(ctx context.Context, host, volume string,
 	datastore, _, _ := strings.Cut(volume, ":")
 
 	for _, v := range all {
-		if v.Container || v.Host != host && !shared[datastore] {
+		if v.Container || v.Host != host && !shared[datastore] || name != "" && v.Name != name {
 			continue
 		}
 

@@ -54,12 +54,32 @@ func (s Scope) CheckEtcd(members []etcd.Member, name string, e impact.Effect) er
 
 	err := etcd.CheckDisruption(members, planned, name, e)
 
-	if missing := (etcd.MissingError{}); errors.As(err, &missing) && s.allJoin(missing.Names) {
+	missing := etcd.MissingError{}
+	if !errors.As(err, &missing) {
+		return err
+	}
+
+	if s.allJoin(missing.Names) && !s.isAddressAwaited(name) {
 		return AwaitedError{err}
 	}
 
-	return err
+	return missingError{err}
 }
+
+// isAddressAwaited says that the others are configured with the address of a control plane that is known only after its
+// VM was changed: nothing that the change waits for may need it.
+func (s Scope) isAddressAwaited(name string) bool {
+	first := s.Plan.ControlPlanes()[0]
+
+	return first.Name == name && !first.Address.IsValid() && (s.Plan.K3s != nil || s.Plan.Endpoint == "")
+}
+
+// missingError says that a node is not taken down because others are missing, and for no other reason. What this update
+// changes may be what lets those join.
+type missingError struct{ error }
+
+// Unwrap returns the reason.
+func (e missingError) Unwrap() error { return e.error }
 
 // CheckWorkers checks that one more worker may be unavailable, by what Kubernetes says of the others. One that an
 // operator has cordoned takes no pods either. What this program has cordoned is the limiter's business. A worker that
@@ -95,6 +115,10 @@ func (s Scope) CheckWorkers(nodes []kubeapi.Node, name string) error {
 	stay := slices.DeleteFunc(slices.Clone(missing), func(name string) bool { return s.allJoin([]string{name}) })
 	if len(notReady)+len(cordoned)+len(stay) < s.Plan.MaxUnavailable {
 		return AwaitedError{err}
+	}
+
+	if len(notReady)+len(cordoned) < s.Plan.MaxUnavailable {
+		return missingError{err}
 	}
 
 	return err

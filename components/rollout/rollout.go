@@ -101,6 +101,11 @@ func (r *Rollout) Prepare(ctx context.Context, n plan.Node, c Cluster, failurePr
 		switch err := d.prepare(ctx); {
 		case err == nil:
 			return d, nil
+		case errors.As(err, new(missingError)):
+			// The others get their turns: what is missing may be among them.
+			d.Release(nil)
+
+			return nil, fmt.Errorf("%s: %w", failurePrefix, err)
 		case !errors.As(err, &awaited):
 			return nil, d.releaseWith(err)
 		}

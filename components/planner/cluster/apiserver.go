@@ -111,14 +111,25 @@ func (r *Resolver) checkAdmission(path string, plugins map[string]map[string]any
 	}
 
 	// What the operator passes wins over what the program would enable.
-	for _, arg := range r.Spec.K3s.ServerArgs {
-		list, given := strings.CutPrefix(arg, "--kube-apiserver-arg="+kubecomponents.EnablePlugins+"=")
+	var (
+		enabled []string
+		passed  bool
+	)
 
-		for _, name := range kubecomponents.DisabledPlugins(maps.Keys(plugins)) {
-			if given && !slices.Contains(strings.Split(list, ","), name) {
-				r.Problems.Add(path+"."+name, "is not enabled: k3s.serverArgs sets "+kubecomponents.EnablePlugins+" without it", "",
-					"add it there, or leave that argument out")
+	for _, arg := range r.Spec.K3s.ServerArgs {
+		if list, is := strings.CutPrefix(arg, "--kube-apiserver-arg="+kubecomponents.EnablePlugins+"="); is {
+			passed = true
+
+			for name := range strings.SplitSeq(list, ",") {
+				enabled = append(enabled, strings.TrimSpace(name))
 			}
+		}
+	}
+
+	for _, name := range kubecomponents.DisabledPlugins(maps.Keys(plugins)) {
+		if passed && !slices.Contains(enabled, name) {
+			r.Problems.Add(path+"."+name, "is not enabled: k3s.serverArgs sets "+kubecomponents.EnablePlugins+" without it", "",
+				"add it there, or leave that argument out")
 		}
 	}
 }

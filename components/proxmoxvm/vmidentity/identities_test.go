@@ -72,6 +72,12 @@ func TestRenamedPool(t *testing.T) {
 		assert.NoError(t, with(map[string]stateMachine{"c-workers-1-vm": m}).Announce(t.Context(), created), "it is replaced")
 		assert.NoError(t, with(nil).Announce(t.Context(), created), "the state does not have it")
 
+		other := m
+		other.Tags = []string{"d", "talos"}
+		elsewhere := with(map[string]stateMachine{"c-workers-1-vm": m, "d-worker-1-vm": other})
+		assert.NoError(t, elsewhere.Announce(t.Context(), created), "another cluster has it on another Proxmox VE")
+		assert.NoError(t, elsewhere.Check(t.Context(), &pulumi.ResourceHookArgs{Name: "c-workers-1-vm", OldInputs: values}))
+
 		assert.NoError(t, with(map[string]stateMachine{"c-worker-1-vm": m}).Check(t.Context(), deleted))
 
 		twice := with(map[string]stateMachine{"c-worker-1-vm": m, "c-workers-1-vm": m})

@@ -235,24 +235,25 @@ func (i *Identities) stateMachine(ctx context.Context, vmid int) (stateMachine, 
 	return m, there, nil
 }
 
-// byVMID is the VM that the state has with a VMID. The caller holds the lock.
-func (i *Identities) byVMID(vmid int) (stateMachine, bool) {
+// byVMID is the VM that the state has with a VMID, the cluster's own if another cluster of the stack, on another Proxmox
+// VE, has one, too. The caller holds the lock.
+func (i *Identities) byVMID(vmid int) (found stateMachine, there bool) {
 	for _, m := range i.state {
-		if m.VMID == vmid {
-			return m, true
+		if m.VMID == vmid && (!there || Tagged(m.Tags, OwnerTags(i.plan))) {
+			found, there = m, true
 		}
 	}
 
-	return stateMachine{}, false
+	return found, there
 }
 
-// resources are the names of those that the state has with a VMID; none where this run has not read it.
+// resources are the names of the cluster's VMs that the state has with a VMID; none where this run has not read it.
 func (i *Identities) resources(vmid int) (names []string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 
 	for name, m := range i.state {
-		if m.VMID == vmid {
+		if m.VMID == vmid && Tagged(m.Tags, OwnerTags(i.plan)) {
 			names = append(names, name)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
@@ -256,7 +257,41 @@ func (n *node) publishVolume(label string, size uint64, device string) {
 		spec.Filesystem = block.FilesystemTypeXFS
 	}
 
+	if encryption := n.encryptionOf(label); encryption != nil {
+		spec.EncryptionProvider = encryption.Provider()
+
+		for _, key := range encryption.Keys() {
+			kind := block.EncryptionKeyStatic
+
+			switch {
+			case key.NodeID() != nil:
+				kind = block.EncryptionKeyNodeID
+			case key.KMS() != nil:
+				kind = block.EncryptionKeyKMS
+			case key.TPM() != nil:
+				kind = block.EncryptionKeyTPM
+			}
+
+			spec.ConfiguredEncryptionKeys = append(spec.ConfiguredEncryptionKeys, kind.String())
+		}
+	}
+
 	n.put(v)
+}
+
+// encryptionOf is how the node has encrypted a volume; nil: it has not.
+func (n *node) encryptionOf(label string) config.EncryptionConfig {
+	cfg := n.storedConfig()
+	if cfg == nil {
+		return nil
+	}
+
+	volume, _ := cfg.Volumes().ByName(label)
+	if encryption := volume.Encryption(); encryption != nil || cfg.Machine() == nil {
+		return encryption
+	}
+
+	return cfg.Machine().SystemDiskEncryption().Get(label)
 }
 
 func (n *node) publishNetwork(b *board) {

@@ -1,8 +1,8 @@
 package bootstrap
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -25,7 +25,7 @@ func (b *Bootstrap) Begin(ctx context.Context, args *pulumi.ResourceHookArgs) er
 	if refused := b.checkBegin(c); refused != nil {
 		// What begins already is not begun.
 		if held, err := b.waitHeld(ctx, c); err != nil || !held {
-			return cmp.Or(err, refused)
+			return errors.Join(refused, err)
 		}
 	}
 

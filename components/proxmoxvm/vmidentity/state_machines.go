@@ -235,8 +235,8 @@ func (i *Identities) stateMachine(ctx context.Context, vmid int) (stateMachine, 
 	return m, there, nil
 }
 
-// byVMID is the VM that the state has with a VMID, the cluster's own if another cluster of the stack, on another Proxmox
-// VE, has one, too. The caller holds the lock.
+// byVMID is the VM that the state has with a VMID, the cluster's own if another cluster of the stack has one, too, on
+// another Proxmox VE. The caller holds the lock.
 func (i *Identities) byVMID(vmid int) (found stateMachine, there bool) {
 	for _, m := range i.state {
 		if m.VMID == vmid && (!there || Tagged(m.Tags, OwnerTags(i.plan))) {

@@ -39,6 +39,7 @@ func TestImports(t *testing.T) {
 			"components/planner",
 			[]string{
 				"components/kubecomponents", "components/plan", "components/planner", "components/planner/", "components/spec",
+				"components/spelling",
 			},
 			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go"},
 		},
@@ -65,7 +66,12 @@ func TestImports(t *testing.T) {
 			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest"},
 		},
 		{"components/proxmoxapi", nil, []string{"github.com/pulumi/"}},
-		{"components/kubecomponents", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/client-go"}},
+		{"components/spelling", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
+		{
+			"components/kubecomponents",
+			[]string{"components/spelling"},
+			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go"},
+		},
 		{"components/upgradepath", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{
 			"components/impact",
@@ -163,7 +169,7 @@ func TestImports(t *testing.T) {
 		{"components/preflight", []string{
 			"components/factoryapi", "components/hookutil", "components/machineconfig", "components/plan",
 			"components/preflight/", "components/proxmoxapi", "components/proxmoxvm", "components/proxmoxvm/",
-			"components/spec",
+			"components/spec", "components/spelling",
 		}, []string{"net/http", "k8s.io/"}},
 		{"components", []string{"components/"}, nil},
 		{"stacks/schema", []string{"components/spec"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},

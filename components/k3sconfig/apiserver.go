@@ -67,9 +67,6 @@ func apiServer(p *plan.Plan) (args []string, files []cloudinit.File, err error) 
 	return args, files, nil
 }
 
-// podSecurity is the plugin that refuses pods what the level of their namespace does not allow.
-const podSecurity = "PodSecurity"
-
 // podSecurityHead is what a configuration of PodSecurity must begin with: an API server does not start without it. The
 // configuration of Talos has it.
 var podSecurityHead = map[string]any{
@@ -105,7 +102,7 @@ func admission(plugins map[string]map[string]any) (string, error) {
 	var all []plugin
 	for _, name := range slices.Sorted(maps.Keys(plugins)) {
 		configuration := plugins[name]
-		if name == podSecurity && configuration != nil {
+		if name == kubecomponents.PodSecurity && configuration != nil {
 			given := exemptSystem(configuration)
 			configuration = maps.Clone(podSecurityHead)
 			maps.Copy(configuration, given)

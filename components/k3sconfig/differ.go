@@ -11,7 +11,8 @@ import (
 	"talos-proxmox/components/cloudinit"
 )
 
-const configFile = "/etc/rancher/k3s/config.yaml"
+// ConfigFile is where K3s reads its options.
+const ConfigFile = "/etc/rancher/k3s/config.yaml"
 
 // manifestsDir is where servers deploy files from (K3s: Auto-Deploying Manifests).
 const manifestsDir = "/var/lib/rancher/k3s/server/manifests/"
@@ -104,7 +105,7 @@ func content(c cloudinit.Config, path string) string {
 func settings(c cloudinit.Config) map[string]any {
 	found := map[string]any{}
 
-	_ = yaml.Unmarshal([]byte(content(c, configFile)), &found) // what cannot be read differs
+	_ = yaml.Unmarshal([]byte(content(c, ConfigFile)), &found) // what cannot be read differs
 
 	// Which etcd a server has is decided once, when it has none.
 	delete(found, "cluster-init")

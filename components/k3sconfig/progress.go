@@ -74,13 +74,13 @@ var refusals = []struct{ message, means string }{
 		"401 Unauthorized",
 		"its servers reject its token: they were given a different one, or the state belongs to an earlier " +
 			"cluster. Set token and agent-token in " +
-			configFile + " of each server to the values in the state, and restart k3s there; the node keeps " +
+			ConfigFile + " of each server to the values in the state, and restart k3s there; the node keeps " +
 			"trying, and 'pulumi up' continues with it",
 	},
 	{
 		"critical configuration value mismatch",
 		"its settings differ from those of the server that it joins at; K3s names them in the lines above. Set them in " +
-			configFile + " of this machine to the values of that server, and in the configuration; the node keeps " +
+			ConfigFile + " of this machine to the values of that server, and in the configuration; the node keeps " +
 			"trying, and 'pulumi up' continues with it",
 	},
 }

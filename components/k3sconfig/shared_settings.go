@@ -13,9 +13,6 @@ import (
 	"talos-proxmox/components/plan"
 )
 
-// ConfigFile is where K3s reads its options.
-const ConfigFile = configFile
-
 // SharedSettings are the options that all servers of a cluster must have alike, by name, as K3s compares them: a server
 // that joins with other values than the one it joins at is refused (K3s: pkg/daemons/config, CriticalControlArgs, and
 // pkg/cluster, compareConfig).
@@ -73,7 +70,7 @@ func ReadSharedSettings(text string) (SharedSettings, error) {
 	given := map[string]any{}
 	if err := yaml.Unmarshal([]byte(text), &given); err != nil {
 		// What it says may hold a token.
-		return nil, fmt.Errorf("%s is not a YAML file of options", configFile)
+		return nil, fmt.Errorf("%s is not a YAML file of options", ConfigFile)
 	}
 
 	return sharedOf(given), nil
@@ -106,12 +103,12 @@ func DifferShared(then, now string) []string {
 		return nil
 	}
 
-	b, err := ReadSharedSettings(content(before, configFile))
+	b, err := ReadSharedSettings(content(before, ConfigFile))
 	if err != nil {
 		return nil
 	}
 
-	a, err := ReadSharedSettings(content(after, configFile))
+	a, err := ReadSharedSettings(content(after, ConfigFile))
 	if err != nil {
 		return nil
 	}

@@ -79,7 +79,7 @@ func UserData(p *plan.Plan, n Node, i Identity, s Secrets) (string, error) {
 	}
 
 	files := []cloudinit.File{
-		{Path: configFile, Permissions: "0600", Content: own},
+		{Path: ConfigFile, Permissions: "0600", Content: own},
 		// By it, servers know the node again when its machine was recreated.
 		{Path: "/etc/rancher/node/password", Permissions: "0600", Content: i.nodePassword(n.Planned.Name)},
 		// Who waits reads it from the beginning on: nothing is wrong yet.

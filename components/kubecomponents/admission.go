@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agext/levenshtein"
+	"talos-proxmox/components/spelling"
 )
 
 // NewestAdmission is the last minor version of Kubernetes whose admission plugins are listed.
@@ -27,6 +27,9 @@ var (
 		OwnerReferencesPermissionEnforcement PodNodeSelector PodTolerationRestriction`)
 )
 
+// PodSecurity is the plugin that refuses pods what the level of their namespace does not allow.
+const PodSecurity = "PodSecurity"
+
 // PluginKnown says that a name is that of an admission plugin.
 func PluginKnown(name string) bool {
 	return slices.Contains(enabledPlugins, name) || slices.Contains(otherPlugins, name)
@@ -40,15 +43,19 @@ func DisabledPlugins(names iter.Seq[string]) []string {
 	return slices.DeleteFunc(slices.Sorted(names), func(name string) bool { return !slices.Contains(otherPlugins, name) })
 }
 
-// NearestPlugin is the most similar name of an admission plugin; empty when none is.
+// NearestPlugin is the most similar name of an admission plugin, whatever the case of its letters; empty when none is.
 func NearestPlugin(name string) string {
-	nearest, distance := "", len(name)/2+1
+	known := slices.Concat(enabledPlugins, otherPlugins)
 
-	for _, known := range slices.Concat(enabledPlugins, otherPlugins) {
-		if d := levenshtein.Distance(strings.ToLower(name), strings.ToLower(known), nil); d < distance {
-			nearest, distance = known, d
-		}
+	lower := make([]string, len(known))
+	for i, k := range known {
+		lower[i] = strings.ToLower(k)
 	}
 
-	return nearest
+	near := spelling.Nearest(strings.ToLower(name), lower, len(name)/2+1)
+	if near == "" {
+		return ""
+	}
+
+	return known[slices.Index(lower, near)]
 }

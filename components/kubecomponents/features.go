@@ -70,7 +70,10 @@ func FeatureRemoved(name, kubernetes string) (minor uint64, removed bool) {
 	return 0, false
 }
 
-// Features are the names in the value of a flag feature-gates.
+// FeaturesFlag is the flag with the feature gates of a component.
+const FeaturesFlag = "feature-gates"
+
+// Features are the names in the value of that flag.
 func Features(value string) []string {
 	var names []string
 

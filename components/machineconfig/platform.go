@@ -87,7 +87,7 @@ func addAPIServer(a spec.APIServer, m *v1alpha1.MachineConfig, s *v1alpha1.APISe
 
 	for _, name := range slices.Sorted(maps.Keys(a.Admission)) {
 		configuration := a.Admission[name]
-		if name == "PodSecurity" {
+		if name == kubecomponents.PodSecurity {
 			configuration = withoutSystem(configuration)
 		}
 

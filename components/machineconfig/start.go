@@ -130,7 +130,7 @@ func argFaults(p *plan.Plan, cfg talosconfig.Provider) []string {
 			}
 		}
 
-		for _, value := range c.args["feature-gates"] {
+		for _, value := range c.args[kubecomponents.FeaturesFlag] {
 			features(c.name, c.key, kubecomponents.Features(value))
 		}
 	}

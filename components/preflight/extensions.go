@@ -6,10 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agext/levenshtein"
-
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/spelling"
 )
 
 // checkExtensions checks that the factory has the extensions for this version of Talos: it takes any name, and fails
@@ -86,23 +85,10 @@ func (c *checker) checkExtensionsOf(pool plan.PlannedPool, known []string) {
 		}
 
 		remedy := "see " + pool.Image.FactoryURL + "/version/" + c.Plan.Talos + "/extensions/official"
-		if near := nearest(full, known); near != "" {
+		if near := spelling.Nearest(full, known, len(full)/3); near != "" {
 			remedy = fmt.Sprintf("did you mean %q?", strings.TrimPrefix(near, "siderolabs/"))
 		}
 
 		c.Problems.Add(path, "must be an extension that the factory has for Talos "+c.Plan.Talos, name, remedy)
 	}
-}
-
-// nearest is the most similar name; empty when none is.
-func nearest(name string, known []string) string {
-	best, distance := "", len(name)/3
-
-	for _, k := range known {
-		if d := levenshtein.Distance(name, k, nil); d < distance {
-			best, distance = k, d
-		}
-	}
-
-	return best
 }

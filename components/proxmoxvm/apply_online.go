@@ -35,6 +35,6 @@ func (u UpdateHooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookA
 		return err
 	}
 
-	return u.inUpdates(errors.Join(u.GrowDisks(ctx, n), u.noteCPUUnits(ctx, n), u.ApplyCPUUnits(ctx, n),
+	return u.inUpdates(errors.Join(u.GrowDisks(ctx, n), u.noteCPUUnits(ctx, n, args), u.ApplyCPUUnits(ctx, n),
 		u.RestorePool(ctx, n, args)))
 }

@@ -20,9 +20,9 @@ func (u UpdateHooks) KeepCPUUnits(ctx context.Context, args *pulumi.ResourceHook
 	return u.ApplyCPUUnits(ctx, n)
 }
 
-// noteCPUUnits notes the weight that a VM has before its update, where the plan states none.
-func (u UpdateHooks) noteCPUUnits(ctx context.Context, n plan.Node) error {
-	if n.CPUUnits != 0 || u.Program.DryRun() {
+// noteCPUUnits notes the weight that a VM has before an update that changes its processors, where the plan states none.
+func (u UpdateHooks) noteCPUUnits(ctx context.Context, n plan.Node, args *pulumi.ResourceHookArgs) error {
+	if n.CPUUnits != 0 || u.Program.DryRun() || args.OldInputs["cpu"].DeepEquals(args.NewInputs["cpu"]) {
 		return nil
 	}
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -71,7 +72,10 @@ func TestKeepCPUUnits(t *testing.T) {
 		u := updatesOf(ctx, &plan.Plan{Cluster: "c"}, v, n)
 		u.Nodes = map[string]plan.Node{"a-vm": n}
 
-		require.NoError(t, u.noteCPUUnits(t.Context(), n))
+		cores := func(n int) resource.PropertyMap {
+			return resource.NewPropertyMapFromMap(map[string]any{"cpu": map[string]any{"cores": n}})
+		}
+		require.NoError(t, u.noteCPUUnits(t.Context(), n, &pulumi.ResourceHookArgs{OldInputs: cores(1), NewInputs: cores(2)}))
 
 		v.settings = map[string]string{"cpuunits": "100"}
 

@@ -15,21 +15,18 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// AwaitedError is why a node is not taken down before others have joined that this update sets up. It is not waited for
+// awaitedError is why a node is not taken down before others have joined that this update sets up. It is not waited for
 // that with the limiter: what is set up may need it.
-type AwaitedError struct{ Err error }
-
-// Error is why.
-func (e AwaitedError) Error() string { return e.Err.Error() }
+type awaitedError struct{ error }
 
 // Unwrap returns the reason.
-func (e AwaitedError) Unwrap() error { return e.Err }
+func (e awaitedError) Unwrap() error { return e.error }
 
-// isAwaited says whether an error is an AwaitedError.
-func isAwaited(err error) bool { return errors.As(err, new(AwaitedError)) }
+// IsAwaited says that a node is not taken down only because others have yet to join that this update sets up.
+func IsAwaited(err error) bool { return errors.As(err, new(awaitedError)) }
 
 // WaitHealthy waits until a check holds. What has failed for three times lifecycle.settleTimeout is the error: another
-// node may just be rejoining. An AwaitedError is one at once.
+// node may just be rejoining. One for which IsAwaited holds is one at once.
 func WaitHealthy(ctx context.Context, p *plan.Plan, progress wait.Reporter, what string,
 	check func(context.Context) error,
 ) error {
@@ -37,7 +34,7 @@ func WaitHealthy(ctx context.Context, p *plan.Plan, progress wait.Reporter, what
 
 	return wait.Until(ctx, p.ReadyTimeout, progress, func(context.Context) error {
 		err := check(ctx)
-		if err == nil || isAwaited(err) || grace.Expired() {
+		if err == nil || IsAwaited(err) || grace.Expired() {
 			return err
 		}
 
@@ -60,7 +57,7 @@ func (s Scope) CheckEtcd(members []etcd.Member, name string, e impact.Effect) er
 	}
 
 	if s.allJoin(missing.Names) && !s.isAddressAwaited(name) {
-		return AwaitedError{err}
+		return awaitedError{err}
 	}
 
 	return missingError{err}
@@ -114,7 +111,7 @@ func (s Scope) CheckWorkers(nodes []kubeapi.Node, name string) error {
 	// Of those that are missing, only what this update sets up is worth waiting for.
 	stay := slices.DeleteFunc(slices.Clone(missing), func(name string) bool { return s.allJoin([]string{name}) })
 	if len(notReady)+len(cordoned)+len(stay) < s.Plan.MaxUnavailable {
-		return AwaitedError{err}
+		return awaitedError{err}
 	}
 
 	if len(notReady)+len(cordoned) < s.Plan.MaxUnavailable {

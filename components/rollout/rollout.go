@@ -146,7 +146,7 @@ func (d *Disruption) prepare(ctx context.Context) (err error) {
 		return nil
 	}
 
-	if err := d.cluster.CheckDisruption(ctx, d.work.Effect); isAwaited(err) {
+	if err := d.cluster.CheckDisruption(ctx, d.work.Effect); IsAwaited(err) {
 		return notStartedError{err}
 	} else if err != nil {
 		return err
@@ -181,7 +181,7 @@ func (d *Disruption) prepare(ctx context.Context) (err error) {
 	return d.recheck(ctx, d.work.Effect)
 }
 
-// notStartedError is an AwaitedError before anything was done to the node.
+// notStartedError is an awaitedError before anything was done to the node.
 type notStartedError struct{ error }
 
 // waitForJoining waits, without the limiter, until nodes have joined that this update sets up. What else keeps the node
@@ -195,7 +195,7 @@ func (d *Disruption) waitForJoining(ctx context.Context) error {
 		}
 
 		// Each node may take its time to answer.
-		if err := d.cluster.CheckDisruption(ctx, d.work.Effect); isAwaited(err) {
+		if err := d.cluster.CheckDisruption(ctx, d.work.Effect); IsAwaited(err) {
 			return wait.For("the cluster to tolerate the outage of %s: %v", d.node.Name, err)
 		}
 

@@ -270,7 +270,7 @@ func TestDisruptAwaitsJoining(t *testing.T) {
 
 		check := func() error {
 			if checks++; checks == 1 || !joins {
-				return AwaitedError{errors.New("c-1 is missing")}
+				return awaitedError{errors.New("c-1 is missing")}
 			}
 
 			if checks == 2 { // the limiter is free

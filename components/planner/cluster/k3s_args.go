@@ -8,6 +8,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/planner/checks"
+	"talos-proxmox/components/spelling"
 )
 
 // k3sArgument is a long option with its value, or one that stands for yes.
@@ -105,7 +106,7 @@ func (r *Resolver) checkK3sOption(path string, i int, name, version string) {
 	}
 
 	remedy := fmt.Sprintf("correct it: '%s --help' lists the options", command)
-	near := nearestOption(name, known)
+	near := spelling.Nearest(name, known, max(len(name)/3, 2)+1)
 	instead, own := k3sOwn[near]
 
 	switch {

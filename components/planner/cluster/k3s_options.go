@@ -3,7 +3,6 @@ package cluster
 import (
 	"strings"
 
-	"github.com/agext/levenshtein"
 	"github.com/blang/semver/v4"
 )
 
@@ -66,17 +65,4 @@ func maybeMoreOptions(version string) bool {
 	v, err := semver.ParseTolerant(version)
 
 	return err != nil || v.Minor > newestListed || v.Minor >= oldestListed && v.Patch > k3sListed[v.Minor]
-}
-
-// nearestOption is the most similar option; empty when none is.
-func nearestOption(name string, known []string) string {
-	best, distance := "", max(len(name)/3, 2)+1
-
-	for _, k := range known {
-		if d := levenshtein.Distance(name, k, nil); d < distance {
-			best, distance = k, d
-		}
-	}
-
-	return best
 }

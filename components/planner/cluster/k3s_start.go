@@ -28,7 +28,7 @@ func (r *Resolver) checkK3sStart(path string, args []string, kubernetes string) 
 		component := k3sComponents[option]
 		flag, list, _ := strings.Cut(value, "=")
 
-		if component == "" || flag != featuresFlag {
+		if component == "" || flag != kubecomponents.FeaturesFlag {
 			continue
 		}
 
@@ -45,6 +45,3 @@ func (r *Resolver) checkK3sStart(path string, args []string, kubernetes string) 
 		}
 	}
 }
-
-// featuresFlag is the flag of all components.
-const featuresFlag = "feature-gates"

@@ -176,7 +176,7 @@ func (c *Cluster) PreviewRestart(ctx context.Context, n plan.Node) string {
 	}
 
 	// What this update sets up has joined by then.
-	if err != nil && !errors.As(err, new(rollout.AwaitedError)) {
+	if err != nil && !rollout.IsAwaited(err) {
 		c.Warn(fmt.Sprintf("in the current state of the cluster, %s would not be disrupted: %v", n.Name, err))
 	}
 

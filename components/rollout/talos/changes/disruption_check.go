@@ -2,7 +2,6 @@ package changes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"talos-proxmox/components/etcd"
@@ -53,7 +52,7 @@ func (r *Changes) previewDisruption(ctx context.Context, c nodeChange, effect im
 	}
 
 	// What this update sets up has joined by then.
-	if err != nil && !errors.As(err, new(rollout.AwaitedError)) {
+	if err != nil && !rollout.IsAwaited(err) {
 		r.Warn(fmt.Sprintf("in the current state of the cluster, %s would not be disrupted: %v", c.Name, err))
 	}
 

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -32,7 +31,7 @@ func (c *Cluster) CheckRecovery(credentials talosapi.Credentials) error {
 
 	ca, err := credentials.CAFingerprint()
 	if err == nil {
-		err = etcdbackup.CheckCluster(filepath.Join(cmp.Or(c.Dir, "."), c.Plan.RecoverFrom), ca)
+		err = etcdbackup.CheckCluster(filepath.Join(c.Dir, c.Plan.RecoverFrom), ca)
 	}
 
 	if err != nil {
@@ -63,7 +62,7 @@ func (c *Cluster) CheckNewest(credentials talosapi.Credentials) error {
 	newer := owned
 
 	if owned {
-		if newer, err = newest.NewerThan(filepath.Join(cmp.Or(c.Dir, "."), c.Plan.RecoverFrom)); err != nil {
+		if newer, err = newest.NewerThan(filepath.Join(c.Dir, c.Plan.RecoverFrom)); err != nil {
 			return fmt.Errorf("cluster.recoverFrom: nothing can be recovered from %s: %w", c.Plan.RecoverFrom, err)
 		}
 	}

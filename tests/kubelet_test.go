@@ -48,9 +48,15 @@ func TestLiveChangesOfKubelets(t *testing.T) {
 
 	set(t, r.Stack, "lifecycle.readyTimeout", "15s")
 
+	set(t, r.Stack, patch, `machine: { kubelet: { extraArgs: { cert-dir: "1" } } }`)
+	assert.Contains(t, failUp(t, r.Stack), patch+": Talos v1.12.4 does not start kubelet with "+
+		"machine.kubelet.extraArgs.cert-dir: it sets that argument itself")
+
+	r.Talos.DenyArg("registry-burst")
+
 	for _, c := range []struct{ arg, waiting string }{
 		{"no-such-flag", `home-worker-\d: kubelet \(waiting\)`},
-		{"cert-dir", `home-worker-\d to start kubelet with --cert-dir, which Talos may not allow to be changed`},
+		{"registry-burst", `home-worker-\d to start kubelet with --registry-burst, which Talos may not allow to be changed`},
 	} {
 		t.Run(c.arg, func(t *testing.T) {
 			began := time.Now()

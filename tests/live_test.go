@@ -66,8 +66,14 @@ func TestLiveChangesOfControlPlanes(t *testing.T) {
 	t.Run("one that Talos does not render", func(t *testing.T) {
 		set(t, r.Stack, patch, `cluster: { apiServer: { extraArgs: { etcd-servers: "https://etcd.example:2379" } } }`)
 
+		assert.Contains(t, failUp(t, r.Stack), patch+": Talos v1.12.4 does not start kube-apiserver with "+
+			"cluster.apiServer.extraArgs.etcd-servers: it sets that argument itself")
+
+		r.Talos.DenyArg("max-requests-inflight")
+		set(t, r.Stack, patch, `cluster: { apiServer: { extraArgs: { max-requests-inflight: "500" } } }`)
+
 		assert.Regexp(t, `home-control-\d does not serve with its changed configuration: gave up after 15s, waiting for `+
-			`home-control-\d to start kube-apiserver with --etcd-servers, which Talos may not allow to be changed; its former configuration was restored`, failUp(t, r.Stack))
+			`home-control-\d to start kube-apiserver with --max-requests-inflight, which Talos may not allow to be changed; its former configuration was restored`, failUp(t, r.Stack))
 
 		unset(t, r.Stack, "lifecycle.readyTimeout") // one that comes up may need longer
 		set(t, r.Stack, patch, `cluster: { apiServer: { extraArgs: { profiling: "true" } } }`)

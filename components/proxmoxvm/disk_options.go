@@ -2,6 +2,7 @@ package proxmoxvm
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -18,17 +19,22 @@ var restartOptions = map[string]string{
 	"aio": "io_uring", "cache": "none", "discard": "ignore", "iothread": "0", "ssd": "0",
 }
 
-// AppliedChanges are those of the changed paths that are applied to an existing VM: the system disk of a clone keeps
-// the options of its template.
-func AppliedChanges(n plan.Node, changes []string) []string {
-	if n.Template == "" {
-		return changes
-	}
+// diskChange is a disk more or less, another size or place, or an option that a node of the plan has.
+var diskChange = regexp.MustCompile(
+	`^disks\[\d+\](\.(aio|backup|cache|datastoreId|discard|interface|iothread|replicate|size|ssd))?$`)
 
+// AppliedChanges are those of the changed paths that are applied to an existing VM. Of disks, the inputs also differ in
+// what the program ignores, such as the speed of an imported VM. The system disk of a clone keeps the options of its
+// template.
+func AppliedChanges(n plan.Node, changes []string) []string {
 	return slices.DeleteFunc(slices.Clone(changes), func(path string) bool {
+		if Property(path) == "disks" && !diskChange.MatchString(path) {
+			return true
+		}
+
 		option, system := strings.CutPrefix(path, "disks[0].")
 
-		return system && slices.Contains(templateOptions, option)
+		return n.Template != "" && system && slices.Contains(templateOptions, option)
 	})
 }
 

@@ -97,11 +97,13 @@ func TestDisksPending(t *testing.T) {
 	}
 }
 
-// TestAppliedChanges: what a clone has from its template is not changed.
+// TestAppliedChanges: what a clone has from its template is not changed, nor what the program ignores of disks.
 func TestAppliedChanges(t *testing.T) {
 	changes := []string{"disks[0].cache", "disks[0].size", "disks[1].cache", "tags"}
 
 	assert.Equal(t, changes, AppliedChanges(plan.Node{}, changes))
 	assert.Equal(t, []string{"disks[0].size", "disks[1].cache", "tags"},
 		AppliedChanges(plan.Node{Template: "9000"}, changes))
+	assert.Equal(t, []string{"disks[1]", "tags"}, AppliedChanges(plan.Node{}, []string{"disks[0].speed", "disks[1]", "tags"}),
+		"an imported VM has no speed of its disks in its inputs")
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -238,18 +237,11 @@ func changesOf(before, after resource.PropertyMap) []string {
 		resource.IsInternalPropertyKey), true)))
 }
 
-// diskChange is a disk more or less, another size or place, or an option that a node of the plan has.
-var diskChange = regexp.MustCompile(
-	`^disks\[\d+\](\.(aio|backup|cache|datastoreId|discard|interface|iothread|replicate|size|ssd))?$`)
-
 // properties are those that paths are about.
 func properties(changes []string, restart bool) []string {
 	var found []string
 	for _, path := range changes {
-		// What the program ignores of disks differs here, too.
-		if proxmoxvm.Property(path) != "disks" || diskChange.MatchString(path) {
-			found = append(found, proxmoxvm.Property(path))
-		}
+		found = append(found, proxmoxvm.Property(path))
 	}
 
 	if restart {

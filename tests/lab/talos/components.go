@@ -80,7 +80,7 @@ func (n *node) componentSpec(name string) componentSpec {
 	args := n.componentArgs(name)
 	spec.text += fmt.Sprint(args)
 
-	if err := checkArgs(args, n.deniedArgs(name)); err != nil {
+	if err := n.fw.checkArgs(args, n.deniedArgs(name)); err != nil {
 		spec.denied = err.Error()
 	}
 

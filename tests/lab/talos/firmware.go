@@ -49,6 +49,7 @@ type Firmware struct {
 	systems   map[int]*system           // by VMID: the newest power-on of each
 	faults    map[string]map[Fault]bool // by the name of the VM
 	withdrawn []string                  // ends of the names of images that cannot be pulled
+	denied    []string                  // arguments of components that Talos denies, as a later version may
 	approved  []netip.Prefix            // routes of the tailnet
 
 	checking   sync.Mutex // one looks at versions at a time

@@ -42,6 +42,13 @@ func (f *Firmware) Publish(suffix string) {
 	f.withdrawn = slices.DeleteFunc(f.withdrawn, func(s string) bool { return s == suffix })
 }
 
+// DenyArg has Talos render no component with an argument, as a version may that the program does not know.
+func (f *Firmware) DenyArg(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.denied = append(f.denied, name)
+}
+
 // pull fetches an image unless it is there (Talos: internal/pkg/containers/image/image.go). The lab has no registries:
 // whatever is well named and has not been withdrawn can be pulled.
 func (n *node) pull(ctx context.Context, namespace common.ContainerdNamespace, ref string) error {

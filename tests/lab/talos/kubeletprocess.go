@@ -24,7 +24,7 @@ var deniedKubeletArgs = []string{
 func (n *node) renderedKubelet() k8s.KubeletSpecSpec {
 	cfg := n.config().K8sKubeletConfig()
 
-	err := checkArgs(cfg.ExtraArgs(), deniedKubeletArgs)
+	err := n.fw.checkArgs(cfg.ExtraArgs(), deniedKubeletArgs)
 	if err != nil {
 		n.logOnce(`controller failed {"controller": "k8s.KubeletSpecController", "error": "` + err.Error() + `"}`)
 	}
@@ -43,7 +43,11 @@ func (n *node) renderedKubelet() k8s.KubeletSpecSpec {
 }
 
 // checkArgs is how Talos refuses arguments when it renders what has them. The configuration itself it takes.
-func checkArgs(extra map[string][]string, denied []string) error {
+func (f *Firmware) checkArgs(extra map[string][]string, denied []string) error {
+	f.mu.Lock()
+	denied = slices.Concat(denied, f.denied)
+	f.mu.Unlock()
+
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
 		if slices.Contains(denied, name) {
 			return fmt.Errorf("error merging arguments: extra arg %q is not allowed", name)

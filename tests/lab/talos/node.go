@@ -143,6 +143,7 @@ func (n *node) run(after *timeline.Span) (next, *timeline.Span) {
 	}
 
 	n.keepConfig(cfg)
+	n.publishDisks() // volumes are encrypted as the first configuration says
 
 	return n.operate(cfg), n.span()
 }

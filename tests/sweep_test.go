@@ -80,6 +80,10 @@ func requireMended(t *testing.T, r faults.Result) {
 	t.Helper()
 
 	switch {
+	case r.Verdict == faults.Missed && evicts(r.Case):
+		t.Logf("%s: no pod of the life was on a node that was drained", r.Case)
+
+		return
 	case believed(r.Case):
 		assert.Equal(t, faults.Failed, r.Verdict, "%s: the provider has changed: mend reliability.md", r.Case)
 
@@ -94,6 +98,12 @@ func requireMended(t *testing.T, r faults.Result) {
 	}
 
 	assert.NotContains(t, []faults.Verdict{faults.Failed, faults.Missed}, r.Verdict, "%s\n%s", r.Case, r.Why)
+}
+
+// evicts says that the call is made only if a pod is on the node that is drained. K3s' own pods go where the scheduler
+// puts them, which is the server or a worker from one life to the next.
+func evicts(c faults.Case) bool {
+	return c.Stack == "k3s" && strings.HasSuffix(c.Call.Pattern, "/eviction")
 }
 
 // believed says that the provider takes a proxy's page for the success of a deletion that is answered with nothing.

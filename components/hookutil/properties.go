@@ -34,6 +34,24 @@ func Strings(m resource.PropertyMap, key resource.PropertyKey) []string {
 	return all
 }
 
+// Objects are the objects of a list property.
+func Objects(m resource.PropertyMap, key resource.PropertyKey) []resource.PropertyMap {
+	v := Unwrap(m[key])
+	if !v.IsArray() {
+		return nil
+	}
+
+	var all []resource.PropertyMap
+
+	for _, item := range v.ArrayValue() {
+		if item := Unwrap(item); item.IsObject() {
+			all = append(all, item.ObjectValue())
+		}
+	}
+
+	return all
+}
+
 // Inputs are the inputs that a resource has, or is to have where it is created.
 func Inputs(args *pulumi.ResourceHookArgs) resource.PropertyMap {
 	if len(args.OldInputs) > 0 {

@@ -19,17 +19,23 @@ func TestProperties(t *testing.T) {
 			resource.NewProperty("b"), resource.NewProperty(""), resource.NewProperty(1.0),
 			resource.MakeSecret(resource.NewProperty("c")),
 		}),
+		"disks": resource.NewProperty([]resource.PropertyValue{
+			resource.MakeSecret(resource.NewProperty(resource.PropertyMap{"interface": resource.NewProperty("scsi0")})),
+			resource.NewProperty("b"),
+		}),
 		"unknown": resource.MakeComputed(resource.NewProperty("")),
 	}
 
 	assert.Equal(t, "a", hookutil.String(m, "name"))
 	assert.InDelta(t, 8, hookutil.Number(m, "size"), 0)
 	assert.Equal(t, []string{"b", "c"}, hookutil.Strings(m, "tags"))
+	assert.Equal(t, []resource.PropertyMap{{"interface": resource.NewProperty("scsi0")}}, hookutil.Objects(m, "disks"))
 
 	for _, key := range []resource.PropertyKey{"absent", "unknown"} {
 		assert.Empty(t, hookutil.String(m, key))
 		assert.Zero(t, hookutil.Number(m, key))
 		assert.Empty(t, hookutil.Strings(m, key))
+		assert.Empty(t, hookutil.Objects(m, key))
 	}
 
 	assert.Empty(t, hookutil.String(m, "size"), "another type")

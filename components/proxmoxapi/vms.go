@@ -142,6 +142,9 @@ var (
 	// cloudInitDrive is how Proxmox VE names the volume of a cloud-init drive.
 	cloudInitDrive = regexp.MustCompile(`(^|[:/])vm-\d+-cloudinit(\.\w+)?$`)
 
+	// ownVolume is how Proxmox VE names the volumes of a VM.
+	ownVolume = regexp.MustCompile(`^[^/:,]+:(?:[^,]*/)?vm-(\d+)-`)
+
 	uuidOf = regexp.MustCompile(`(?:^|,)uuid=([^,]+)`)
 )
 
@@ -153,7 +156,7 @@ func (c *Client) Config(ctx context.Context, vm VM) (VMConfig, error) {
 	}
 
 	found := VMConfig{
-		Disks: map[string]int{}, CDROMs: map[string]string{},
+		Disks: map[string]int{},
 		Machine: machineType(textOr(config["machine"], "pc")), Firmware: textOr(config["bios"], "seabios"),
 		SCSIController: textOr(config["scsihw"], "lsi"),
 		// A number, or a text of one.
@@ -172,18 +175,42 @@ func (c *Client) Config(ctx context.Context, vm VM) (VMConfig, error) {
 		switch {
 		case ok && deviceKey.MatchString(key):
 			found.Devices = append(found.Devices, deviceOf(text))
-		case !ok || !diskKey.MatchString(key):
-		case strings.Contains(text, "media=cdrom"):
-			found.CDROMs[key], _, _ = strings.Cut(text, ",")
-			if cloudInitDrive.MatchString(found.CDROMs[key]) {
-				found.CloudInit = key
-			}
-		default:
+		case ok && diskKey.MatchString(key) && !isCDROM(text):
 			found.Disks[key] = sizeGiB(text)
 		}
 	}
 
+	found.CDROMs = CDROMs(found.Settings)
+	for key, volume := range found.CDROMs {
+		if cloudInitDrive.MatchString(volume) {
+			found.CloudInit = key
+		}
+	}
+
 	return found, nil
+}
+
+// CDROMs are what is in the CD-ROM drives of a VM with these settings, by position; "none" in one that is empty.
+func CDROMs(settings map[string]string) map[string]string {
+	found := map[string]string{}
+
+	for key, text := range settings {
+		if diskKey.MatchString(key) && isCDROM(text) {
+			found[key], _, _ = strings.Cut(text, ",")
+		}
+	}
+
+	return found
+}
+
+func isCDROM(setting string) bool { return strings.Contains(setting, "media=cdrom") }
+
+// OwnsVolume says that Proxmox VE deletes the volume of a disk with a VM: its name has the VMID. The setting is that of
+// the disk. Volumes of other VMIDs and disks of the host stay.
+func OwnsVolume(vmid int, setting string) bool {
+	m := ownVolume.FindStringSubmatch(setting)
+
+	return m != nil && m[1] == strconv.Itoa(vmid)
 }
 
 // Process is the number of the process that runs a VM on its host: another one after each start, and 0 while it is off.

@@ -189,17 +189,7 @@ func sortedTags(tags []string) string {
 
 // Disks are those of a VM, as its inputs or its outputs have them.
 func Disks(values resource.PropertyMap) []resource.PropertyMap {
-	var all []resource.PropertyMap
-
-	if list := hookutil.Unwrap(values["disks"]); list.IsArray() {
-		for _, entry := range list.ArrayValue() {
-			if disk := hookutil.Unwrap(entry); disk.IsObject() {
-				all = append(all, disk.ObjectValue())
-			}
-		}
-	}
-
-	return all
+	return hookutil.Objects(values, "disks")
 }
 
 // State is what Proxmox VE says of the VM of a node that has one.

@@ -74,6 +74,16 @@ func TestCheckCompanion(t *testing.T) {
 	}
 }
 
+// disks are the settings of a VM with them.
+func disks(settings map[string]string) proxmoxapi.VMConfig {
+	c := proxmoxapi.VMConfig{Disks: map[string]int{}, Settings: settings}
+	for at := range settings {
+		c.Disks[at] = 8
+	}
+
+	return c
+}
+
 // TestNotDeletable: what an operator has protected or detached is not deleted with a VM of ours, and the node is not
 // taken down first.
 func TestNotDeletable(t *testing.T) {
@@ -82,6 +92,7 @@ func TestNotDeletable(t *testing.T) {
 	p := &plan.Plan{Cluster: "edge", Distribution: "talos", NodeTimeout: time.Minute}
 	old := resource.NewPropertyMapFromMap(map[string]any{
 		"vmId": 502, "name": "edge-1", "smbios": map[string]any{"uuid": uuid}, "tags": []any{"edge", "talos"},
+		"disks": []any{map[string]any{"interface": "scsi0"}},
 	})
 
 	for name, c := range map[string]struct {
@@ -94,6 +105,14 @@ func TestNotDeletable(t *testing.T) {
 			proxmoxapi.VMConfig{Settings: map[string]string{"unused0": "local:vm-502-disk-1"}},
 			"edge-1 has a detached disk (unused0: local:vm-502-disk-1), which would be deleted with the VM",
 		},
+		"attached by hand": {
+			disks(map[string]string{"scsi0": "local:502/vm-502-disk-0.raw", "scsi1": "local:base-9-disk-0/vm-502-disk-1,size=2T"}),
+			"edge-1 has a disk that the stack did not create (scsi1: local:base-9-disk-0/vm-502-disk-1,size=2T), which would " +
+				"be deleted with the VM. Nothing is done: on host pve, detach it ('qm set 502 --delete scsi1'), then give",
+		},
+		"not deleted with the VM": {config: disks(map[string]string{
+			"scsi1": "local:vm-9999-pvc-1", "scsi2": "/dev/disk/by-id/vm-502-x", "scsi3": "local:9999/vm-9999-pvc-2.raw",
+		})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.config.UUID = uuid

@@ -50,6 +50,8 @@ type Machine struct {
 	VMID       int
 	Name, UUID string
 	Tags       []string
+	// Disks are the positions of those that the state has.
+	Disks []string
 }
 
 // Verdict says whose the VM with a VMID is.

@@ -1,6 +1,7 @@
 package vmidentity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,9 +181,8 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 	ctx = hookutil.Deleting(ctx)
 	m := machineOf(args.OldInputs)
 
-	if m.UUID == "" {
-		m.UUID = machineOf(args.OldOutputs).UUID
-	}
+	has := machineOf(args.OldOutputs)
+	m.UUID, m.Disks = cmp.Or(m.UUID, has.UUID), append(m.Disks, has.Disks...)
 
 	if len(args.NewInputs) > 0 {
 		if v, there, err := i.proxmox.Find(ctx, m.VMID); err == nil && there && v.Unreachable {
@@ -201,7 +201,7 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 		return i.checkNoCopy(ctx, c.Found)
 	}
 
-	err = errors.Join(checkDeletable(c.Found), i.checkOnce(m.VMID))
+	err = errors.Join(m.checkDeletable(c.Found), i.checkOnce(m.VMID))
 	if err == nil && c.Verdict == VerdictOwn {
 		err = i.checkUnrecorded(ctx, c.Found)
 	}
@@ -213,9 +213,9 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 	return checkHost(m, c.Found.VM.Host, hookutil.String(args.OldOutputs, "nodeName"))
 }
 
-// checkDeletable refuses to delete a VM that is protected, or that has disks of others: the program detaches no
-// disks, and Proxmox VE deletes those that are detached with the VM.
-func checkDeletable(f Found) error {
+// checkDeletable refuses to delete a VM that is protected, or that has disks that the state does not have: the program
+// detaches none, and Proxmox VE deletes those with the VM, whether they are attached or not.
+func (m Machine) checkDeletable(f Found) error {
 	if f.Config.Protection {
 		return fmt.Errorf("%s is protected in Proxmox VE, and is not deleted. If it may be, set protection to false for its "+
 			"pool and run 'pulumi up' first; or, where it was protected by hand, run 'qm set %d --protection 0' on host %s",
@@ -223,14 +223,27 @@ func checkDeletable(f Found) error {
 	}
 
 	for _, key := range slices.Sorted(maps.Keys(f.Config.Settings)) {
-		if !strings.HasPrefix(key, "unused") {
+		detached := strings.HasPrefix(key, "unused")
+		_, attached := f.Config.Disks[key]
+
+		// Volumes of others, such as those of a CSI driver, and disks of the host stay.
+		attached = attached && len(m.Disks) > 0 && !slices.Contains(m.Disks, key) &&
+			proxmoxapi.OwnsVolume(f.VM.ID, f.Config.Settings[key])
+
+		what, first, unused := "has a detached disk", "", key
+
+		switch {
+		case attached:
+			what, unused = "has a disk that the stack did not create", "unused<N>"
+			first = fmt.Sprintf("detach it ('qm set %d --delete %s'), then ", f.VM.ID, key)
+		case !detached:
 			continue
 		}
 
-		return fmt.Errorf("%s has a detached disk (%s: %s), which would be deleted with the VM. Nothing is done: on host "+
-			"%s, give the disk to another VM ('qm disk move %d %s --target-vmid <VMID>') or delete it ('qm disk unlink %d "+
-			"--idlist %s --force'), then run the same command again", f.VM.Label(), key, f.Config.Settings[key], f.VM.Host,
-			f.VM.ID, key, f.VM.ID, key)
+		return fmt.Errorf("%s %s (%s: %s), which would be deleted with the VM. Nothing is done: on host "+
+			"%s, %sgive the disk to another VM ('qm disk move %d %s --target-vmid <VMID>') or delete it ('qm disk unlink %d "+
+			"--idlist %s --force'), then run the same command again", f.VM.Label(), what, key, f.Config.Settings[key],
+			f.VM.Host, first, f.VM.ID, unused, f.VM.ID, unused)
 	}
 
 	return nil
@@ -442,6 +455,10 @@ func machineOf(inputs resource.PropertyMap) Machine {
 	m := Machine{
 		VMID: int(hookutil.Number(inputs, "vmId")), Name: hookutil.String(inputs, "name"),
 		Tags: hookutil.Strings(inputs, "tags"),
+	}
+
+	for _, disk := range hookutil.Objects(inputs, "disks") {
+		m.Disks = append(m.Disks, hookutil.String(disk, "interface"))
 	}
 
 	if smbios := hookutil.Unwrap(inputs["smbios"]); smbios.IsObject() {

@@ -332,7 +332,7 @@ func (i *Identities) CheckLeaving(ctx context.Context, name string) (uuid string
 
 	// What would keep its VM is heard before the node is taken down.
 	if err == nil {
-		err = errors.Join(checkDeletable(c.Found), i.checkOnce(m.VMID))
+		err = errors.Join(m.checkDeletable(c.Found), i.checkOnce(m.VMID))
 	}
 
 	return cmp.Or(c.Found.Config.UUID, noUUID), err

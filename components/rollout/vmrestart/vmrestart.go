@@ -121,6 +121,10 @@ func (r *Hooks) Before(ctx context.Context, args *pulumi.ResourceHookArgs) error
 		return r.switchOn(ctx, n, now, args)
 	}
 
+	if err := r.checkDrives(ctx, n, now, why); err != nil {
+		return err
+	}
+
 	var blocked error
 	if r.Plan.Apply == spec.ApplyStaged || r.Plan.Apply == spec.ApplyNoReboot {
 		blocked = fmt.Errorf("lifecycle.apply: this change of the VM (%s) needs a restart, which %s forbids; set auto",
@@ -185,6 +189,33 @@ func (r *Hooks) readMachine(ctx context.Context, n plan.Node) (machineNow, error
 	}
 
 	return machineNow{v, process, strings.Join(waiting, ", "), settings.Current}, err
+}
+
+// checkDrives refuses to restart a VM with an ISO file in a drive that was deleted: Proxmox VE would not start it again.
+// What cannot be listed is for Proxmox VE to say.
+func (r *Hooks) checkDrives(ctx context.Context, n plan.Node, now machineNow, why string) error {
+	drives := proxmoxapi.CDROMs(now.settings)
+
+	for _, drive := range slices.Sorted(maps.Keys(drives)) {
+		volume := drives[drive]
+
+		datastore, _, file := strings.Cut(volume, ":iso/")
+		if !file {
+			continue
+		}
+
+		files, err := r.Proxmox.Files(ctx, now.vm.Host, datastore)
+		if _, there := files[volume]; err != nil || there {
+			continue
+		}
+
+		return fmt.Errorf("the VM of %s is not restarted (%s): %s is in its drive %s and does not exist, so Proxmox VE "+
+			"would not start the VM again. Put the file back; or, if the node has installed, run 'qm set %d --%s "+
+			"none,media=cdrom' on host %s; then run 'pulumi up' again", n.Name, why, volume, drive, now.vm.ID, drive,
+			now.vm.Host)
+	}
+
+	return nil
 }
 
 // switchOn starts a VM that the state says is on: the provider does not, and would wait for its guest agent.

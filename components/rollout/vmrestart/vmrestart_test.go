@@ -208,6 +208,12 @@ type running struct {
 	// kept VMs run on, until they are restarted; others are restarted each time they are asked for.
 	kept bool
 	err  error
+	// drives are settings that it runs with.
+	drives map[string]string
+}
+
+func (v running) Files(context.Context, string, string) (map[string]int64, error) {
+	return map[string]int64{"local:iso/there.iso": 1}, nil
 }
 
 func (v running) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, error) {
@@ -231,7 +237,7 @@ func (v running) Process(context.Context, proxmoxapi.VM) (int, error) {
 }
 
 func (v running) Settings(context.Context, proxmoxapi.VM) (proxmoxapi.Settings, error) {
-	found := proxmoxapi.Settings{Pending: map[string]string{}}
+	found := proxmoxapi.Settings{Current: v.drives, Pending: map[string]string{}}
 	for _, key := range v.pending {
 		if v.again != nil && *v.again {
 			break
@@ -251,6 +257,31 @@ func (v running) Restart(context.Context, proxmoxapi.VM) error {
 	}
 
 	return v.stuck
+}
+
+// TestDeletedISOFile: a VM that Proxmox VE would not start again is not restarted, and its node is not drained.
+func TestDeletedISOFile(t *testing.T) {
+	for _, dry := range []bool{true, false} {
+		inProgram(t, dry, func(ctx *pulumi.Context) {
+			g := &guests{}
+			r := restarting(ctx, g, func(r *Hooks) {
+				r.Proxmox = running{kept: true, drives: map[string]string{
+					"ide2": "local:iso/there.iso,media=cdrom", "ide3": "local:iso/gone.iso,media=cdrom,size=90M",
+				}}
+			})
+
+			require.EqualError(t, r.Before(t.Context(), larger("a-vm")), "the VM of a is not restarted (memory): "+
+				"local:iso/gone.iso is in its drive ide3 and does not exist, so Proxmox VE would not start the VM again. Put "+
+				"the file back; or, if the node has installed, run 'qm set 401 --ide3 none,media=cdrom' on host pve; then run "+
+				"'pulumi up' again")
+			require.Empty(t, g.done)
+
+			r.Proxmox = running{kept: true, drives: map[string]string{
+				"ide2": "local:iso/there.iso,media=cdrom", "description": "from local:iso/gone.iso,media=cdrom",
+			}}
+			require.NoError(t, r.Before(t.Context(), larger("a-vm")))
+		})
+	}
 }
 
 // TestRestartIsOwed: an update failed before the VM was restarted, and the provider takes it for done. The next one

@@ -344,7 +344,7 @@ func TestPlainWordsInCode(t *testing.T) {
 	words := regexp.MustCompile(`(?i)\b(beside|anew|nobody|somebody|amiss|unwell|of old|sees? to it)\b`)
 	messages := regexp.MustCompile(`"[^"\n]*"`)
 	ours := regexp.MustCompile(`/(components|stacks|policy)/.*\.go$`)
-	isNo := regexp.MustCompile(`(^"|\w+ )(is|are) no ([a-km-z]|P|U)\w*`) // "is no longer" is plain
+	isNo := regexp.MustCompile(`(^"\s*|\w+ )(is|are) no (l[^o]|[a-km-z]|P|U)\w*`) // "is no longer" is plain
 	// An imperative begins a message, or a part of it. "pulumi state" and the state of a stack are none.
 	state := regexp.MustCompile(`(^"|[;:.] |\b(or|then|must) )[Ss]tate ("$|%|[a-z]\w*)`)
 	noun := regexp.MustCompile(`state (delete|was)$`)

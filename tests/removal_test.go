@@ -278,7 +278,7 @@ func TestDeadNodes(t *testing.T) {
 		said := failUp(t, r.Stack)
 		assert.Regexp(t,
 			`home-worker-2 is not removed: it does not answer at \S+ \(gave up after 10s, waiting for home-worker-2 to answer \(.+\)\); `+
-				`bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again`, said)
+				`start it again, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again`, said)
 		assert.Contains(t, kubernetesNodes(t, api), "home-worker-2")
 
 		set(t, r.Stack, "lifecycle.forceRemove[0]", "home-worker-2")

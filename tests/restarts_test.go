@@ -3,6 +3,7 @@ package tests
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -200,19 +201,36 @@ func TestRefusedChange(t *testing.T) {
 
 	r := restartable(t)
 
-	r.Lab.Journal().Plant(journal.Fault{
-		Face: journal.Proxmox, Call: regexp.MustCompile(`^(PUT|POST) .*/config$`), Kind: journal.Refuse,
-		Message: "VM is locked (backup)",
-	})
-	set(t, r.Stack, "pools.worker.tags[0]", "fast")
-	failUp(t, r.Stack)
+	refuse := func(key, value string) string {
+		r.Lab.Journal().Plant(journal.Fault{
+			Face: journal.Proxmox, Call: regexp.MustCompile(`^(PUT|POST) .*/config$`), Kind: journal.Refuse,
+			Message: "VM is locked (backup)",
+		})
+		set(t, r.Stack, "pools.worker."+key, value)
+		failUp(t, r.Stack)
 
-	said := failUp(t, r.Stack)
+		return failUp(t, r.Stack)
+	}
+
+	said := refuse("tags[0]", "fast")
 	assert.Contains(t, said, "is not as the state says: tags is ")
 	assert.Contains(t, said, "because an earlier update failed. Run 'pulumi up --refresh', which detects this")
-
 	upRefresh(t, r.Stack)
 	assert.Contains(t, vmConfig(t, r, restartedWorker)["tags"], "fast")
+	requireNoChange(t, r.Stack)
+
+	said = refuse("extraDisks[0].sizeGiB", "8")
+	command := regexp.MustCompile(`Create it there with 'qm set (\d+) --(\w+) (\S+)', then run`).FindStringSubmatch(said)
+	require.Len(t, command, 4, said)
+
+	v, _ := r.Lab.World().Snapshot().VM(restartedWorker)
+	require.Equal(t, strconv.Itoa(v.ID), command[1])
+	require.NoError(t, r.Lab.World().Update(operator(r), v.Host, v.ID,
+		world.UpdateRequest{Conf: map[string]string{command[2]: command[3]}}))
+	up(t, r.Stack)
+	assert.Contains(t, vmConfig(t, r, restartedWorker)["scsi1"], "size=8G")
+	requireNoChange(t, r.Stack)
+	upRefresh(t, r.Stack)
 	requireNoChange(t, r.Stack)
 }
 

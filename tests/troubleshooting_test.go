@@ -99,6 +99,7 @@ var remedies = map[string]remedied{
 		by("TestCheckVMIDFree"), by("TestTwoCopies", "TestFullStateDisk"), "", "",
 	},
 	`"a run was interrupted while it created the VM"`: {by("TestRemediesOfCreation"), by("TestRemediesOfCreation"), "", ""},
+	`"does not have disk", "which the state has"`:     {by("TestRefusedChange"), by("TestRefusedChange"), "", ""},
 	`"is not as the state says"`:                      {by("TestRefusedChange"), by("TestRefusedChange"), "", ""},
 	`"is a copy of a template without its settings"`: {
 		by("TestWithoutSettings"), by("TestSweep"), "", "",

@@ -14,7 +14,7 @@ func TestCheckDisruption(t *testing.T) {
 	ill, learner := Member{Name: "c", Problem: "no leader"}, Member{Address: "10.0.0.3", Learner: true}
 
 	const missing = "etcd has only two of its 3 planned members (missing: c), and no quorum while a is unavailable; let " +
-		"c join first: take back what else is changed, run 'pulumi up', then make the other changes again; what does not " +
+		"c join first: undo the other changes, run 'pulumi up', then make the other changes again; what does not " +
 		"join is named in lifecycle.replace, and also in lifecycle.forceRemove if it does not answer, or taken out of the " +
 		"configuration"
 

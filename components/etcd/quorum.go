@@ -185,7 +185,7 @@ func (e MissingError) Error() string {
 	return spec.Blocked(
 		fmt.Sprintf("etcd has only two of its %d planned members (missing: %s), and no quorum while %s is unavailable",
 			e.Planned, names, e.Node),
-		fmt.Sprintf("let %s join first: take back what else is changed, run 'pulumi up', then make the other changes "+
+		fmt.Sprintf("let %s join first: undo the other changes, run 'pulumi up', then make the other changes "+
 			"again; what does not join is named in lifecycle.replace, and also in lifecycle.forceRemove if it does not "+
 			"answer, or taken out of the configuration", names),
 	).Error()

@@ -87,7 +87,7 @@ func (d MemberRemoval) checkHealth() error {
 			fmt.Sprintf("%d of the %d members of etcd are healthy, and %d are needed: etcd cannot remove a "+
 				"member", healthy, voters,
 				QuorumSize(voters)),
-			"bring one back, or restore a snapshot",
+			"start one again, or restore a snapshot",
 		)
 	}
 

@@ -53,7 +53,7 @@ func AuditFaults(policy map[string]any) []string {
 
 	var faults []string
 	for _, field := range unknown {
-		faults = append(faults, field+" is no field of an audit policy")
+		faults = append(faults, field+" is not a field of an audit policy")
 	}
 
 	if len(decoded.Rules) == 0 {

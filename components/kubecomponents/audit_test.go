@@ -19,7 +19,7 @@ func TestAuditFaults(t *testing.T) {
 		`{rules: []}`:     {"the audit policy has no rules"},
 		`{rules: {a: b}}`: {"a field of the audit policy has a value of another type"},
 		`{rules: [{}]}`:   {"rules[0].level must be one of None, Metadata, Request, RequestResponse"},
-		`{rule: [a: b]}`:  {"rule is no field of an audit policy", "the audit policy has no rules"},
+		`{rule: [a: b]}`:  {"rule is not a field of an audit policy", "the audit policy has no rules"},
 		`{omitStages: [a], rules: [{level: None, omitStages: [Panic, b]}]}`: {
 			"omitStages[0] must be one of RequestReceived, ResponseStarted, ResponseComplete, Panic",
 			"rules[0].omitStages[1] must be one of RequestReceived, ResponseStarted, ResponseComplete, Panic",

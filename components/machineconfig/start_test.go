@@ -38,7 +38,7 @@ func TestStart(t *testing.T) {
 		"a field that a later Talos may know": {
 			versions: plantest.Talos114, patch: "machine: {kubelet: {extraConfig: {maxPod: 200}}}",
 			warn: []string{
-				"machine.kubelet.extraConfig.maxPod is no field of KubeletConfiguration in Kubernetes 1.35: the kubelet does " +
+				"machine.kubelet.extraConfig.maxPod is not a field of KubeletConfiguration in Kubernetes 1.35: the kubelet does " +
 					"not start if Talos " + plantest.Talos114.Talos + " does not know it either",
 			},
 		},
@@ -84,7 +84,7 @@ func TestStart(t *testing.T) {
 			versions: plantest.Talos112,
 			patch:    "cluster: {apiServer: {auditPolicy: {rules: [{level: Everything, user: [a]}]}}}",
 			want: []string{
-				"kube-apiserver does not start with cluster.apiServer.auditPolicy: rules[0].user is no field of an audit policy",
+				"kube-apiserver does not start with cluster.apiServer.auditPolicy: rules[0].user is not a field of an audit policy",
 				"kube-apiserver does not start with cluster.apiServer.auditPolicy: rules[0].level must be one of None, " +
 					"Metadata, Request, RequestResponse",
 			},

@@ -26,6 +26,8 @@ const GatewayAPI = "1.4.1"
 
 // What Talos asks of a control plane (Talos: System Requirements).
 const (
+	// LeastCores are processors.
+	LeastCores = 2
 	// LeastMemoryMiB is memory.
 	LeastMemoryMiB = 2048
 	// LeastDiskGiB is the size of the system disk.

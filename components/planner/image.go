@@ -83,7 +83,7 @@ func (r *resolver) checkImage() {
 }
 
 // noCredentials: a URL goes into descriptions of VMs and machine configuration.
-const noCredentials = "must hold no credentials: Proxmox VE and the nodes show it to whoever may look"
+const noCredentials = "must hold no credentials: Proxmox VE and the nodes show it to every user with access"
 
 func (r *resolver) checkFactory() {
 	f := r.Spec.Image.Factory

@@ -169,7 +169,7 @@ func TestKubeVIPLink(t *testing.T) {
 	t.Parallel()
 
 	const (
-		wrong = "cluster.endpoint.interface: is no link of the image: without net.ifnames=0, Talos calls links ens18, " +
+		wrong = "cluster.endpoint.interface: is not a link of the image: without net.ifnames=0, Talos calls links ens18, " +
 			"enp6s18 and so on (given: eth0); set the name of a control plane's link, as talosctl get links shows it, or " +
 			"add net.ifnames=0 to the kernel arguments of the image"
 		reservation = "network.addressing: a reservation is not needed: the factory writes the address into the image " +

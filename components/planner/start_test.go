@@ -27,7 +27,7 @@ func TestAPIServerStarts(t *testing.T) {
 	const audit = "cluster.apiServer.audit: must be a valid audit policy: rules[0]."
 
 	assert.Equal(t, []string{
-		audit + "levels is no field of an audit policy (given: policies/audit.yaml); correct it",
+		audit + "levels is not a field of an audit policy (given: policies/audit.yaml); correct it",
 		audit + "level must be one of None, Metadata, Request, RequestResponse (given: policies/audit.yaml); correct it",
 		"cluster.apiServer.admission.EventRateLimits: is not an admission plugin of Kubernetes; did you mean \"EventRateLimit\"?",
 		"cluster.apiServer.authentication: sets anonymous, with which the API server does not start: Talos sets " +
@@ -47,7 +47,10 @@ func TestK3sStarts(t *testing.T) {
 			"--kube-apiserver-arg=feature-gates=SidecarContainers=true,InPlacePodVerticalScaling=true",
 			"--kube-apiserver-arg=enable-admission-plugins=NodeRestriction",
 		},
-		AgentArgs: []string{"--kubelet-arg=feature-gates=MemoryManager=true"},
+		AgentArgs: []string{
+			"--kubelet-arg=feature-gates=MemoryManager=true", "--node-label=tier=db",
+			"--node-label=node-role.kubernetes.io/worker=", "--kubelet-arg=node-labels=a=b,role.k8s.io/c=d",
+		},
 	}
 
 	assert.Equal(t, []string{
@@ -55,6 +58,9 @@ func TestK3sStarts(t *testing.T) {
 			"SidecarContainers); leave it out",
 		"k3s.agentArgs[0]: the kubelet does not start with a feature gate that Kubernetes 1.36 removed (given: " +
 			"MemoryManager); leave it out",
+		"k3s.agentArgs[2]: the kubelet does not start with a restricted label (given: node-role.kubernetes.io/worker); " +
+			"use labels of the pool",
+		"k3s.agentArgs[3]: the kubelet does not start with a restricted label (given: role.k8s.io/c); use labels of the pool",
 		"cluster.apiServer.admission.EventRateLimit: is not enabled: k3s.serverArgs sets enable-admission-plugins without " +
 			"it; add it there, or leave that argument out",
 	}, said(t, s))

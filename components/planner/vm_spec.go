@@ -226,6 +226,7 @@ func (r *resolver) checkMergedVMSpec(path string, p *pool, own, s spec.VMSpec) {
 	r.checkHA(path, p, s)
 
 	if p.Role == spec.RoleControlPlane && !r.IsK3s() {
+		r.warnBelow(path+".cores", valueOr(s.Cores, 0), plan.LeastCores)
 		r.warnBelow(path+".memoryMiB", valueOr(s.MemoryMiB, 0), plan.LeastMemoryMiB)
 		r.warnBelow(path+".diskGiB", valueOr(s.DiskGiB, 0), plan.LeastDiskGiB)
 	}

@@ -268,11 +268,13 @@ func findings() map[string]finding {
 		},
 		"a new control plane that is too small": {
 			change: func(s *testbed) {
-				s.pool("control", func(p *spec.Pool) { p.MemoryMiB = new(1024) })
+				s.pool("control", func(p *spec.Pool) { p.Cores, p.MemoryMiB, p.DiskGiB = new(1), new(1024), new(8) })
 			},
 			want: []string{
+				"pools.control.cores: must be at least 2 for a new control plane: Talos requires it (given: 1); raise it",
 				"pools.control.memoryMiB: must be at least 2048 for a new control plane: Talos requires it (given: " +
 					"1024); raise it",
+				"pools.control.diskGiB: must be at least 10 for a new control plane: Talos requires it (given: 8); raise it",
 			},
 		},
 		"new nodes with staged configurations": {

@@ -30,6 +30,7 @@ func (c *checker) checkMinimums(context.Context) error {
 			}
 		}
 
+		check("cores", n.Cores, plan.LeastCores)
 		check("memoryMiB", n.MemoryMiB, plan.LeastMemoryMiB)
 
 		if len(n.Disks) > 0 {

@@ -156,7 +156,7 @@ func (c *Client) Config(ctx context.Context, vm VM) (VMConfig, error) {
 	}
 
 	found := VMConfig{
-		Disks: map[string]int{},
+		Disks:   map[string]int{},
 		Machine: machineType(textOr(config["machine"], "pc")), Firmware: textOr(config["bios"], "seabios"),
 		SCSIController: textOr(config["scsihw"], "lsi"),
 		// A number, or a text of one.

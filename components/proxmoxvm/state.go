@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,10 +56,13 @@ func CheckComplete(ctx context.Context, p *plan.Plan, proxmox Proxmox, args *pul
 			vmidentity.DeleteBare(v))
 	}
 
+	given := vmidentity.DiskPositions(args.OldInputs)
+
 	for _, disk := range Disks(args.OldOutputs) {
 		at, size := hookutil.String(disk, "interface"), int(hookutil.Number(disk, "size"))
+		has, there := config.Disks[at]
 
-		switch has := config.Disks[at]; {
+		switch {
 		case at == "":
 			// The provider could not read back what it had made. It would write just that, and a refresh looks only for disks
 			// that it knows.
@@ -68,6 +72,11 @@ func CheckComplete(ctx context.Context, p *plan.Plan, proxmox Proxmox, args *pul
 				"%d', 'qm destroy "+
 				"%d --purge' there) and run "+
 				"'pulumi up --refresh'", v.ID, v.Host, v.ID, v.ID)
+		case !there && !slices.Contains(given, at):
+			// After a refresh, the state would not know where the disk belongs, and the provider could not add it.
+			return fmt.Errorf("VM %d on host %s does not have disk %s, which the state has, because an earlier update failed. "+
+				"Create it there with 'qm set %d --%s %s', then run 'pulumi up' again, without --refresh", v.ID, v.Host, at,
+				v.ID, at, newDisk(n, at, size))
 		// It does not grow.
 		case has < size && !slices.ContainsFunc(n.Disks, func(d plan.Disk) bool {
 			return d.Interface == at && d.SizeGiB >= size
@@ -105,44 +114,77 @@ func CheckUpdated(ctx context.Context, proxmox Proxmox, n plan.Node, args *pulum
 
 // checkChanged checks that a VM has what has changed of its settings.
 func checkChanged(v proxmoxapi.VM, config proxmoxapi.VMConfig, before, after map[string]string, why string) error {
-	changed := slices.DeleteFunc(slices.Sorted(maps.Keys(after)), func(key string) bool {
-		return before[key] == "" || before[key] == after[key]
-	})
+	all := maps.Clone(before)
+	maps.Copy(all, after)
 
-	for _, name := range changed {
-		// "net0 bridge" is a part of the setting net0.
-		key, part, _ := strings.Cut(name, " ")
-		parts := proxmoxapi.Properties(config.Settings[key])
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		was, wanted := before[name], after[name]
 
-		is := parts[part]
-		if is == "" {
-			is = parts[firstPart[key]]
+		switch {
+		case was == wanted:
+			continue
+		case was == "" && !alwaysGiven.MatchString(name), wanted == "" && !removable.MatchString(name):
+			// The provider fills in what the program leaves out, and keeps what it no longer gives.
+			continue
 		}
 
-		switch key {
-		case "tags":
-			is = sortedTags(strings.FieldsFunc(config.Settings[key], func(c rune) bool {
-				return c == ';' || c == ',' ||
-					c == ' '
-			}))
-		case "onboot", "protection":
-			is = cmp.Or(is, "0")
-		}
-
-		if is != after[name] {
+		if is := settingOf(config, name); is != wanted {
 			return fmt.Errorf("VM %d on host %s is not as the state says: %s is %q instead of %q, because %s. "+
-				"Run 'pulumi up --refresh', which detects this", v.ID, v.Host, name, is, after[name], why)
+				"Run 'pulumi up --refresh', which detects this", v.ID, v.Host, name, is, wanted, why)
 		}
 	}
 
 	return nil
 }
 
+var (
+	// alwaysGiven are settings that the program gives each VM that has them, so that one which is new was added.
+	alwaysGiven = regexp.MustCompile(`^(net|hostpci)\d+ |^startup `)
+	// removable are those of devices, which the provider removes.
+	removable = regexp.MustCompile(`^(net|hostpci)\d+ `)
+)
+
 // firstPart is the name of the first part of a setting, which may be left out (qm.conf).
-var firstPart = map[string]string{"memory": "current", "cpu": "cputype"}
+var firstPart = map[string]string{"memory": "current", "cpu": "cputype", "agent": "enabled"}
+
+// defaults are what Proxmox VE does without a setting, or a part of one.
+var defaults = map[string]string{
+	"onboot": "0", "protection": "0", "numa": "0", "balloon": "0", "agent": "0",
+	"aio": "io_uring", "cache": "none", "discard": "ignore", "iothread": "0", "ssd": "0", "backup": "1", "replicate": "1",
+}
+
+// settingOf is a setting of a VM, or a part of one: "memory", "net0 bridge". An absent device has no part.
+func settingOf(config proxmoxapi.VMConfig, name string) string {
+	key, part, _ := strings.Cut(name, " ")
+
+	setting, there := config.Settings[key]
+	if !there && part != "" {
+		return ""
+	}
+
+	if key == "tags" {
+		return sortedTags(strings.FieldsFunc(setting, func(c rune) bool { return c == ';' || c == ',' || c == ' ' }))
+	}
+
+	parts := proxmoxapi.Properties(setting)
+	is := parts[part]
+
+	if first := firstPart[key]; is == "" && part == "" && first != "" {
+		is = parts[first]
+	}
+
+	switch {
+	case strings.HasPrefix(key, "net") && is == "":
+		return "0"
+	case is == "":
+		return cmp.Or(defaults[cmp.Or(part, key)], is)
+	default:
+		return is
+	}
+}
 
 // settings are those of a VM that an operator changes, as its inputs or its outputs have them, by the keys of Proxmox
-// VE.
+// VE, and the parts of those.
 func settings(values resource.PropertyMap) map[string]string {
 	found := map[string]string{}
 
@@ -150,32 +192,52 @@ func settings(values resource.PropertyMap) map[string]string {
 		switch value = hookutil.Unwrap(value); {
 		case value.IsString() && value.StringValue() != "":
 			found[key] = value.StringValue()
-		case value.IsNumber() && value.NumberValue() != 0:
+		case value.IsNumber() && value.NumberValue() > 0:
 			found[key] = strconv.FormatFloat(value.NumberValue(), 'f', -1, 64)
 		case value.IsBool():
 			found[key] = map[bool]string{false: "0", true: "1"}[value.BoolValue()]
 		}
 	}
 
+	object := func(key resource.PropertyKey) resource.PropertyMap {
+		if value := hookutil.Unwrap(values[key]); value.IsObject() {
+			return value.ObjectValue()
+		}
+
+		return nil
+	}
+
 	add("onboot", values["onBoot"])
 	add("protection", values["protection"])
 	add("tags", resource.NewProperty(sortedTags(hookutil.Strings(values, "tags"))))
+	add("memory", object("memory")["dedicated"])
+	add("balloon", object("memory")["floating"])
+	add("cores", object("cpu")["cores"])
+	add("cpu", object("cpu")["type"])
+	add("numa", object("cpu")["numa"])
+	add("agent", object("agent")["enabled"])
+	add("startup order", object("startup")["order"])
+	add("startup up", object("startup")["upDelay"])
+	add("startup down", object("startup")["downDelay"])
 
-	if memory := hookutil.Unwrap(values["memory"]); memory.IsObject() {
-		add("memory", memory.ObjectValue()["dedicated"])
+	for i, device := range hookutil.Objects(values, "networkDevices") {
+		net := fmt.Sprintf("net%d ", i)
+		// What is not given is off.
+		found[net+"tag"], found[net+"mtu"], found[net+"firewall"] = "0", "0", "0"
+
+		add(net+"bridge", device["bridge"])
+		add(net+"tag", device["vlanId"])
+		add(net+"mtu", device["mtu"])
+		add(net+"firewall", device["firewall"])
 	}
 
-	if cpu := hookutil.Unwrap(values["cpu"]); cpu.IsObject() {
-		add("cores", cpu.ObjectValue()["cores"])
-		add("cpu", cpu.ObjectValue()["type"])
+	for i, device := range hookutil.Objects(values, "hostpcis") {
+		add(fmt.Sprintf("hostpci%d mapping", i), device["mapping"])
 	}
 
-	if list := hookutil.Unwrap(values["networkDevices"]); list.IsArray() {
-		for i, entry := range list.ArrayValue() {
-			if device := hookutil.Unwrap(entry); device.IsObject() {
-				add(fmt.Sprintf("net%d bridge", i), device.ObjectValue()["bridge"])
-				add(fmt.Sprintf("net%d tag", i), device.ObjectValue()["vlanId"])
-			}
+	for _, disk := range Disks(values) {
+		for _, option := range []resource.PropertyKey{"aio", "backup", "cache", "discard", "iothread", "replicate", "ssd"} {
+			add(hookutil.String(disk, "interface")+" "+string(option), disk[option])
 		}
 	}
 

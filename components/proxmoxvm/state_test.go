@@ -91,4 +91,113 @@ func TestCheckApplied(t *testing.T) {
 		`VM 401 on host a is not as the state says: memory is "4096" instead of "8192"`+remedy)
 	require.EqualError(t, look(machine(4096, 2, 5), machine(4096, 2, 7)),
 		`VM 401 on host a is not as the state says: net0 tag is "5" instead of "7"`+remedy)
+	require.EqualError(t, look(machine(4096, 2, 0), machine(4096, 2, 7)),
+		`VM 401 on host a is not as the state says: net0 tag is "5" instead of "7"`+remedy)
+}
+
+// TestCheckAppliedParts: each setting that the program changes is compared, also one that is new, or was removed.
+func TestCheckAppliedParts(t *testing.T) {
+	disk := func(options map[string]any) map[string]any {
+		options["interface"] = "scsi1"
+
+		return map[string]any{"disks": []any{options}}
+	}
+	nics := func(devices ...any) map[string]any { return map[string]any{"networkDevices": devices} }
+	gpu := func(mapping string) map[string]any {
+		return map[string]any{"hostpcis": []any{map[string]any{"device": "hostpci0", "mapping": mapping}}}
+	}
+	first := map[string]any{"bridge": "vmbr0"}
+
+	for name, c := range map[string]struct {
+		before, after map[string]any
+		// has are the settings of the VM with the change, lacks without it, which may be none.
+		has, lacks map[string]string
+		is         string
+	}{
+		"a first VLAN": {
+			nics(first), nics(map[string]any{"bridge": "vmbr0", "vlanId": 7.0}),
+			map[string]string{"net0": "virtio=A,bridge=vmbr0,tag=7"}, map[string]string{"net0": "virtio=A,bridge=vmbr0"},
+			`net0 tag is "0" instead of "7"`,
+		},
+		"no VLAN any more": {
+			nics(map[string]any{"bridge": "vmbr0", "vlanId": 7.0}), nics(map[string]any{"bridge": "vmbr0", "vlanId": 0.0}),
+			map[string]string{"net0": "virtio=A,bridge=vmbr0"}, map[string]string{"net0": "virtio=A,bridge=vmbr0,tag=7"},
+			`net0 tag is "7" instead of "0"`,
+		},
+		"another NIC": {
+			nics(first), nics(first, first), map[string]string{"net0": "bridge=vmbr0", "net1": "bridge=vmbr0"},
+			map[string]string{"net0": "bridge=vmbr0"}, `net1 bridge is "" instead of "vmbr0"`,
+		},
+		"one NIC less": {
+			nics(first, first), nics(first), map[string]string{"net0": "bridge=vmbr0"},
+			map[string]string{"net0": "bridge=vmbr0", "net1": "bridge=vmbr0"}, `net1 bridge is "vmbr0" instead of ""`,
+		},
+		"MTU": {
+			nics(first), nics(map[string]any{"bridge": "vmbr0", "mtu": 9000.0}),
+			map[string]string{"net0": "bridge=vmbr0,mtu=9000"}, map[string]string{"net0": "bridge=vmbr0"},
+			`net0 mtu is "0" instead of "9000"`,
+		},
+		"the firewall of a NIC": {
+			nics(first), nics(map[string]any{"bridge": "vmbr0", "firewall": true}),
+			map[string]string{"net0": "bridge=vmbr0,firewall=1"}, map[string]string{"net0": "bridge=vmbr0"},
+			`net0 firewall is "0" instead of "1"`,
+		},
+		"startup": {
+			map[string]any{}, map[string]any{"startup": map[string]any{"order": 2.0, "upDelay": 30.0, "downDelay": -1.0}},
+			map[string]string{"startup": "order=2,up=30"}, nil, `startup order is "" instead of "2"`,
+		},
+		"NUMA": {
+			map[string]any{"cpu": map[string]any{"numa": false}}, map[string]any{"cpu": map[string]any{"numa": true}},
+			map[string]string{"numa": "1"}, nil, `numa is "0" instead of "1"`,
+		},
+		"the agent": {
+			map[string]any{"agent": map[string]any{"enabled": false}}, map[string]any{"agent": map[string]any{"enabled": true}},
+			map[string]string{"agent": "enabled=1,type=virtio"}, map[string]string{"agent": "0"}, `agent is "0" instead of "1"`,
+		},
+		"a GPU": {
+			map[string]any{}, gpu("a"), map[string]string{"hostpci0": "mapping=a,pcie=1"}, nil,
+			`hostpci0 mapping is "" instead of "a"`,
+		},
+		"another GPU": {
+			gpu("b"), gpu("a"), map[string]string{"hostpci0": "mapping=a"}, map[string]string{"hostpci0": "mapping=b"},
+			`hostpci0 mapping is "b" instead of "a"`,
+		},
+		"the cache of a disk": {
+			disk(map[string]any{"cache": "none"}), disk(map[string]any{"cache": "writeback"}),
+			map[string]string{"scsi1": "local:vm-401-disk-1,cache=writeback"}, map[string]string{"scsi1": "local:vm-401-disk-1"},
+			`scsi1 cache is "none" instead of "writeback"`,
+		},
+		"the backup of a disk": {
+			disk(map[string]any{"backup": true}), disk(map[string]any{"backup": false}),
+			map[string]string{"scsi1": "local:vm-401-disk-1,backup=0"}, map[string]string{"scsi1": "local:vm-401-disk-1"},
+			`scsi1 backup is "1" instead of "0"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			look := func(settings map[string]string) error {
+				config := proxmoxapi.VMConfig{Settings: settings, Disks: map[string]int{"scsi1": 0}}
+				args := &pulumi.ResourceHookArgs{
+					NewInputs: resource.NewPropertyMapFromMap(map[string]any{"vmId": 401.0}),
+					OldInputs: resource.NewPropertyMapFromMap(c.before), OldOutputs: resource.NewPropertyMapFromMap(c.after),
+				}
+
+				return CheckComplete(t.Context(), &plan.Plan{}, oneConfig{config: config}, args)
+			}
+
+			require.NoError(t, look(c.has))
+			require.ErrorContains(t, look(c.lacks), "is not as the state says: "+c.is)
+		})
+	}
+
+	added := &pulumi.ResourceHookArgs{
+		NewInputs:  resource.NewPropertyMapFromMap(map[string]any{"vmId": 401.0}),
+		OldOutputs: resource.NewPropertyMapFromMap(disk(map[string]any{"size": 10.0})),
+	}
+	p := &plan.Plan{Pools: []plan.PlannedPool{{Nodes: []plan.Node{{VMID: 401, Disks: []plan.Disk{{
+		Interface: "scsi1", Datastore: "local-lvm", SizeGiB: 10, AIO: "io_uring", Cache: "none", Discard: true, Backup: true,
+	}}}}}}}
+	require.EqualError(t, CheckComplete(t.Context(), p, oneConfig{}, added), "VM 401 on host a does not have disk scsi1, "+
+		"which the state has, because an earlier update failed. Create it there with 'qm set 401 --scsi1 "+
+		"local-lvm:10,aio=io_uring,backup=1,cache=none,discard=on,replicate=0,iothread=0,ssd=0', then run 'pulumi up' "+
+		"again, without --refresh")
 }

@@ -177,7 +177,7 @@ func unavailableText(notReady, cordoned, missing []string) string {
 
 	if len(missing) > 0 {
 		texts = append(texts, "these are not in Kubernetes: "+joinSorted(missing)+
-			" (to let them join first, take back what else is changed, run 'pulumi up', then make the other changes "+
+			" (to let them join first, undo the other changes, run 'pulumi up', then make the other changes "+
 			"again; what does not join is named in lifecycle.replace, and also in lifecycle.forceRemove if it does not "+
 			"answer, or taken out of the configuration)")
 	}

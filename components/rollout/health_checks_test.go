@@ -41,7 +41,7 @@ func TestMissingWorkers(t *testing.T) {
 	nodes := []kubeapi.Node{{Name: "w2", Ready: true}}
 
 	const missing = "1 of the workers may be unavailable (lifecycle.upgrade.maxUnavailable), and these are not in " +
-		"Kubernetes: w1 (to let them join first, take back what else is changed, run 'pulumi up', then make the other " +
+		"Kubernetes: w1 (to let them join first, undo the other changes, run 'pulumi up', then make the other " +
 		"changes again; what does not join is named in lifecycle.replace, and also in lifecycle.forceRemove if it does " +
 		"not answer, or taken out of the configuration)"
 

@@ -13,7 +13,7 @@ var hidden = []struct {
 	{regexp.MustCompile(`://[^/@\s]+@`), "://***@"},
 }
 
-// HideSecrets is a text with kernel arguments, or arguments of a command, as it may be shown to whoever may look.
+// HideSecrets is a text with kernel arguments, or arguments of a command, as every user with access may see it.
 func HideSecrets(text string) string {
 	for _, h := range hidden {
 		text = h.pattern.ReplaceAllString(text, h.shown)

@@ -445,7 +445,7 @@ func (m *migration) write(from string) ([]byte, error) {
 	b.WriteString("# yaml-language-server: $schema=stacks/schema/stack.schema.json\n#\n# From " + from + ".\n")
 
 	for _, name := range m.unknown {
-		b.WriteString("# Not taken over: " + name + ".\n")
+		b.WriteString("# Not migrated: " + name + ".\n")
 	}
 
 	e := yaml.NewEncoder(&b)

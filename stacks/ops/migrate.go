@@ -53,7 +53,7 @@ func fromTerraform() *cobra.Command {
 	c.Flags().StringVar(&o.CIDR, "cidr", "", "the network of the nodes, for example 192.168.10.0/24")
 	c.Flags().StringVar(&o.Talos, "talos", "", "the version of Talos in the templates; what their names say when left out")
 	c.Flags().StringVar(&outputs, "outputs", "",
-		"a file with what terraform output -json prints, to take over VMIDs, names and addresses")
+		"a file with what terraform output -json prints, for VMIDs, names and addresses")
 
 	return c
 }

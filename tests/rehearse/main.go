@@ -218,7 +218,7 @@ func up(ctx context.Context, r *rehearsal.Rehearsal, packs []string, out io.Writ
 
 	reached := "all nodes ready"
 	if r.Plan.Bootstrap == spec.BootstrapExternal {
-		reached = "all nodes wait for whoever configures them"
+		reached = "all nodes wait to be configured"
 	}
 
 	fmt.Fprintf(out, "%7s  %s\n\n", elapsed(start), reached)

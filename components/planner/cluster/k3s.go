@@ -90,6 +90,11 @@ func (r *Resolver) checkK3s(p *plan.Plan) {
 			"write it like sha256: and 64 hexadecimal digits, as sha256sum install.sh prints them")
 	}
 
+	if k.InstallChecksum == "" && (k.Checksum != "" || r.Spec.Environment == spec.EnvironmentProduction) {
+		r.Warn("k3s.installChecksum", "is not set, so nodes run the installation script as root without verifying it", "",
+			"set the SHA-256 checksum of install.sh of the release")
+	}
+
 	if !userName.MatchString(k.User) || k.User == "root" {
 		r.Problems.Add("k3s.user", "must be the name of a user other than root", k.User, "write it like ubuntu")
 	}

@@ -25,6 +25,8 @@ func (r *Resolver) checkK3sStart(path string, args []string, kubernetes string) 
 		}
 
 		option, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		r.checkK3sLabels(checks.At(path, i), option, value)
+
 		component := k3sComponents[option]
 		flag, list, _ := strings.Cut(value, "=")
 
@@ -42,6 +44,20 @@ func (r *Resolver) checkK3sStart(path string, args []string, kubernetes string) 
 		if minor := plan.Minor(kubernetes); minor > kubecomponents.NewestFeatures {
 			r.Warn(checks.At(path, i), fmt.Sprintf("no list of removed feature gates is known for Kubernetes 1.%d", minor), "",
 				"compare it with the release notes of Kubernetes: a component does not start with a gate that it does not know")
+		}
+	}
+}
+
+// checkK3sLabels: a kubelet does not start with a restricted label.
+func (r *Resolver) checkK3sLabels(path, option, value string) {
+	labels, kubelets := strings.CutPrefix(value, "node-labels=")
+	if option != "node-label" && (option != "kubelet-arg" || !kubelets) {
+		return
+	}
+
+	for _, label := range strings.Split(labels, ",") {
+		if key, _, _ := strings.Cut(strings.TrimSpace(label), "="); plan.RestrictedLabel(key) {
+			r.Problems.Add(path, "the kubelet does not start with a restricted label", key, "use labels of the pool")
 		}
 	}
 }

@@ -161,7 +161,7 @@ func (c *Checker) CheckIdentities(ctx context.Context) error {
 					c.Warnings = append(c.Warnings, spec.Problem{
 						Path: "proxmox.hosts", Rule: fmt.Sprintf("could not determine which VM has VMID %d on host "+
 							"%s: %v", v.ID, v.Host, err),
-						Remedy: "bring that host back: the VM is not changed until then",
+						Remedy: "start that host: the VM is not changed until then",
 					})
 
 					return nil

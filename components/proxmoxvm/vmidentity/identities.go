@@ -454,11 +454,7 @@ func (i *Identities) refuse(vmid int, err error) {
 func machineOf(inputs resource.PropertyMap) Machine {
 	m := Machine{
 		VMID: int(hookutil.Number(inputs, "vmId")), Name: hookutil.String(inputs, "name"),
-		Tags: hookutil.Strings(inputs, "tags"),
-	}
-
-	for _, disk := range hookutil.Objects(inputs, "disks") {
-		m.Disks = append(m.Disks, hookutil.String(disk, "interface"))
+		Tags: hookutil.Strings(inputs, "tags"), Disks: DiskPositions(inputs),
 	}
 
 	if smbios := hookutil.Unwrap(inputs["smbios"]); smbios.IsObject() {
@@ -466,4 +462,14 @@ func machineOf(inputs resource.PropertyMap) Machine {
 	}
 
 	return m
+}
+
+// DiskPositions are those of the disks of a VM, as its inputs or its outputs have them.
+func DiskPositions(values resource.PropertyMap) []string {
+	var found []string
+	for _, disk := range hookutil.Objects(values, "disks") {
+		found = append(found, hookutil.String(disk, "interface"))
+	}
+
+	return found
 }

@@ -145,7 +145,7 @@ func (c *Cluster) checkLeaving(members []etcd.Member, name string) error {
 
 		return spec.Blocked(
 			fmt.Sprintf("%s is no longer in the plan, but still a member of etcd, and not healthy (%s)", m, m.Problem),
-			"remove it in an update of its own: take back what else is changed, run 'pulumi up', then make the other "+
+			"remove it in an update of its own: undo the other changes, run 'pulumi up', then make the other "+
 				"changes again; or, if it has no VM any more, delete its node ('kubectl delete node "+m.Name+"')",
 		)
 	}

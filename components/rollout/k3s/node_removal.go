@@ -158,7 +158,7 @@ func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) (err error) {
 	default:
 		return spec.Blocked(
 			"it does not report to Kubernetes",
-			"bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
+			"start it again, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
 		)
 	}
 

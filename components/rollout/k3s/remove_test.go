@@ -135,7 +135,7 @@ func TestAgentLeaves(t *testing.T) {
 	}
 
 	require.EqualError(t, remove(), "edge-agent-1 is not removed: it does not report to Kubernetes; "+
-		"bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again")
+		"start it again, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again")
 
 	n, there := e.known(t)
 	require.True(t, there)
@@ -306,7 +306,7 @@ func TestCheckDisruptionWhileServersLeave(t *testing.T) {
 	_, err := api.CoreV1().Nodes().Create(t.Context(), dead, metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.EqualError(t, check(), "edge-server-4 is no longer in the plan, but still a member of etcd, and not healthy "+
-		"(it is not ready in Kubernetes); remove it in an update of its own: take back what else is changed, run "+
+		"(it is not ready in Kubernetes); remove it in an update of its own: undo the other changes, run "+
 		"'pulumi up', then make the other changes again; or, if it has no VM any more, delete its node ('kubectl delete "+
 		"node edge-server-4')")
 

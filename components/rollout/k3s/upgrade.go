@@ -135,7 +135,7 @@ func (u *nodeUpgrade) runningNode(ctx context.Context) (now kubeapi.Node, err er
 		case err != nil:
 			return wait.For("%v", err)
 		case !there:
-			return errors.New("it is not in Kubernetes: bring it back, or recreate it")
+			return errors.New("it is not in Kubernetes: start it again, or recreate it")
 		default:
 			return nil
 		}

@@ -188,7 +188,9 @@ func (v running) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, er
 		return proxmoxapi.VMConfig{UUID: runningUUID, Settings: map[string]string{"memory": "2048"}}, nil
 	}
 
-	return proxmoxapi.VMConfig{UUID: runningUUID, Settings: map[string]string{"memory": "4096"}}, nil
+	return proxmoxapi.VMConfig{UUID: runningUUID, Settings: map[string]string{
+		"memory": "4096", "scsi1": "local:vm-401-disk-1,cache=writeback",
+	}}, nil
 }
 
 // running is a Proxmox VE all of whose VMs run.

@@ -126,7 +126,7 @@ func (b *Bootstrap) CheckEstablished(ctx context.Context) error {
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("no second etcd cluster is bootstrapped: %w; bring back the control planes that hold its "+
+		return fmt.Errorf("no second etcd cluster is bootstrapped: %w; start the control planes that hold its "+
 			"data, then run 'pulumi "+
 			"up' again", err)
 	}

@@ -60,7 +60,7 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Work, error) {
 
 	return rollout.Work{}, spec.Blocked(
 		fmt.Sprintf("it does not answer at %s (%v)", n.Address, n.whyUnreachable),
-		"bring it back, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
+		"start it again, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
 	)
 }
 

@@ -145,7 +145,9 @@ func (w gpuNode) passThrough(ctx *pulumi.Context, opts ...pulumi.ResourceOption)
 	}
 
 	// Where the VM waits, so does its mapping: what is wrong with the VM is said first.
-	waiting := append([]pulumi.ResourceOption{pulumi.DependsOn(w.args.after)}, opts...)
+	waiting := append([]pulumi.ResourceOption{
+		pulumi.DependsOn(w.args.after), pulumi.ResourceHooks(w.args.mappingHooks),
+	}, opts...)
 	w.args.Mapping, err = newMapping(ctx, w.name, w.args.Node, w.device, waiting...)
 
 	return err

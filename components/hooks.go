@@ -34,6 +34,9 @@ type vmHooks struct {
 	// checkUserDataUnused runs before user data are deleted, and keeps a file that a VM of others reads. It runs in
 	// previews, too.
 	checkUserDataUnused *pulumi.ResourceHook
+	// checkDeleted runs after an image was deleted, and deletes a file again that is still there. checkUserDataDeleted and
+	// checkMappingDeleted do so for user data and for the resource mapping of a GPU.
+	checkDeleted, checkUserDataDeleted, checkMappingDeleted *pulumi.ResourceHook
 	// restoreImage runs after an image was deleted, and has it downloaded again where nodes boot from it.
 	restoreImage *pulumi.ResourceHook
 	// awaitDeletions runs before a file is written that may take the place of one.
@@ -134,6 +137,10 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	register(&h.checkImage, "image-whole", images.CheckImage)
 	register(&h.checkUnused, "image-unused", images.CheckUnused, previews)
 	register(&h.checkUserDataUnused, "user-data-unused", images.CheckUserDataUnused, previews)
+	register(&h.checkDeleted, "image-deleted", images.CheckDeleted)
+	register(&h.checkUserDataDeleted, "user-data-deleted", images.CheckUserDataDeleted)
+	register(&h.checkMappingDeleted, "mapping-deleted",
+		proxmoxvm.MappingHooks{Proxmox: r.Proxmox, Progress: r.Progress}.CheckDeleted)
 	register(&h.restoreImage, "image-restored", images.RestoreImage)
 	register(&h.awaitDeletions, "deletions-ended", images.AwaitDeletions)
 	register(&h.checkVMIDFree, "vmid-free", checkVMIDFree)
@@ -176,18 +183,30 @@ func (h *vmHooks) of(made ...*pulumi.ResourceHook) *pulumi.ResourceHookBinding {
 	}
 }
 
-// ofImages are the hooks of what a host downloads.
-func (h *vmHooks) ofImages() *pulumi.ResourceHookBinding {
-	return &pulumi.ResourceHookBinding{
+// ofImages are the hooks of what a host downloads. The engine runs those of a deletion for files that stay, too.
+func (h *vmHooks) ofImages(keep bool) *pulumi.ResourceHookBinding {
+	hooks := &pulumi.ResourceHookBinding{
 		BeforeCreate: []*pulumi.ResourceHook{h.checkDownload}, AfterCreate: []*pulumi.ResourceHook{h.checkDownloaded},
-		BeforeDelete: h.held(h.checkUnused), AfterDelete: h.held(h.restoreImage),
+		AfterDelete: h.held(h.restoreImage),
 	}
+
+	if !keep {
+		hooks.BeforeDelete, hooks.AfterDelete = h.held(h.checkUnused), h.held(h.checkDeleted, h.restoreImage)
+	}
+
+	return hooks
+}
+
+// ofMappings are the hooks of the resource mapping of a GPU.
+func (h *vmHooks) ofMappings() *pulumi.ResourceHookBinding {
+	return &pulumi.ResourceHookBinding{AfterDelete: h.held(h.checkMappingDeleted)}
 }
 
 // ofFiles are the hooks of what is written to a host.
 func (h *vmHooks) ofFiles() *pulumi.ResourceHookBinding {
 	return &pulumi.ResourceHookBinding{
 		BeforeCreate: []*pulumi.ResourceHook{h.awaitDeletions}, BeforeDelete: h.held(h.checkUserDataUnused),
+		AfterDelete: h.held(h.checkUserDataDeleted),
 	}
 }
 

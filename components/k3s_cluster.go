@@ -249,7 +249,7 @@ func (b *k3sBuilder) machine(pool plan.PlannedPool, n plan.Node, after []pulumi.
 
 	if n.GPU != nil && !n.GPU.Raw {
 		if args.Mapping, err = newMapping(b.ctx, name, n, b.report.Device(n), b.child,
-			pulumi.DependsOn(args.After)); err != nil {
+			pulumi.DependsOn(args.After), pulumi.ResourceHooks(b.hooks.ofMappings())); err != nil {
 			return err
 		}
 	}
@@ -329,7 +329,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*k3sNodeArgs, err
 
 	args.Hooks = b.hooks.of(b.hooks.checkVMIDFree, b.hooks.checkImage)
 
-	fetch, err := proxmoxvm.DownloadOf(p, pool.Image, n, b.hooks.ofImages())
+	fetch, err := proxmoxvm.DownloadOf(p, pool.Image, n, b.hooks.ofImages(pool.Image.Keep))
 	if err != nil {
 		return nil, err
 	}

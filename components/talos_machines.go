@@ -48,6 +48,7 @@ func (m *talosMachines) node(pool plan.PlannedPool, n plan.Node) (*clusterNode, 
 		hooks: m.hooks.of(m.hooks.checkVMIDFree), companions: m.hooks.ofCompanions(m.report), after: m.before(n),
 		incomplete: m.report.Incomplete(n), absent: m.report.AbsentVMIDs()[n.VMID], state: state,
 		identities: m.hooks.scope.Identities, identified: m.hooks.uuids[n.Name].Set,
+		mappingHooks: m.hooks.ofMappings(),
 	}
 
 	if n.CloudInit != "" {
@@ -75,7 +76,7 @@ func (m *talosMachines) node(pool plan.PlannedPool, n plan.Node) (*clusterNode, 
 
 // boot says what a node boots that is no clone.
 func (m *talosMachines) boot(args *clusterNode, image plan.BootImage) error {
-	fetch, err := proxmoxvm.DownloadOf(m.plan, image, args.Node, m.hooks.ofImages())
+	fetch, err := proxmoxvm.DownloadOf(m.plan, image, args.Node, m.hooks.ofImages(image.Keep))
 
 	switch {
 	case err != nil:

@@ -80,6 +80,8 @@ type clusterNode struct {
 	// hooks of the VM, and of its companions.
 	hooks      *pulumi.ResourceHookBinding
 	companions proxmoxvm.CompanionHooks
+	// mappingHooks are those of the resource mapping of its GPU.
+	mappingHooks *pulumi.ResourceHookBinding
 	// after names what must be done before the VM is created or changed.
 	after []pulumi.Resource
 	// configuration is TalosNodeArgs.Configuration with its hooks.
@@ -173,7 +175,7 @@ func standalone(ctx *pulumi.Context, name string, args TalosNodeArgs) (*clusterN
 
 	node := &clusterNode{
 		TalosNodeArgs: args, identities: scope.Identities,
-		hooks: hooks.of(hooks.checkVMIDFree), companions: hooks.ofCompanions(nil),
+		hooks: hooks.of(hooks.checkVMIDFree), companions: hooks.ofCompanions(nil), mappingHooks: hooks.ofMappings(),
 	}
 	if args.Configuration != nil {
 		var check *pulumi.ResourceHook

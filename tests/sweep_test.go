@@ -106,7 +106,8 @@ func evicts(c faults.Case) bool {
 	return c.Stack == "k3s" && strings.HasSuffix(c.Call.Pattern, "/eviction")
 }
 
-// believed says that the provider takes a proxy's page for the success of a deletion that is answered with nothing.
+// believed says that the provider takes a proxy's page for the success of a deletion that is answered with nothing. The
+// program is not told that the sweep destroys the stack, and has no hook then that looks for what is left.
 func believed(c faults.Case) bool {
 	return c.Effect == faults.Page && c.Lasts && c.Stage == faults.Destroy &&
 		strings.HasPrefix(c.Call.Pattern, "DELETE /cluster/mapping/")

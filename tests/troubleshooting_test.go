@@ -191,6 +191,10 @@ var remedies = map[string]remedied{
 	`an image of a removed cluster is still on a host`: {
 		nil, nil, "", "the provider loses it without a message: a known limit",
 	},
+	`"is no longer in the state, and"`: {
+		by("TestCheckDeleted", "TestCheckMappingDeleted"), nil, "",
+		"unit tests have the messages; the operator of the sweep does it: go run ./tests/chaos/sweep",
+	},
 
 	// Removal and replacement.
 	`"is not removed"`: {

@@ -3,6 +3,8 @@ package proxmoxapi
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -57,6 +59,11 @@ func (c *Client) Mappings(ctx context.Context) (map[string][]Mapped, error) {
 	}
 
 	return found, nil
+}
+
+// DeleteMapping deletes the resource mapping of a PCI device.
+func (c *Client) DeleteMapping(ctx context.Context, name string) error {
+	return c.request(ctx, http.MethodDelete, "/cluster/mapping/pci/"+url.PathEscape(name), nil, nil)
 }
 
 // HAResources returns what the high-availability manager looks after, by its id ("vm:401").

@@ -3,6 +3,7 @@ package proxmoxvm
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -31,6 +32,10 @@ type fakeProxmox struct {
 	refused error
 	// deleted are the volumes that were deleted; deleting are those whose deletion still runs.
 	deleted, deleting []string
+	// undeleted is what deletions fail with; lost says that they are carried out all the same.
+	undeleted error
+	lost      bool
+	mappings  map[string][]proxmoxapi.Mapped
 }
 
 func (s *fakeProxmox) Files(_ context.Context, host, datastore string) (map[string]int64, error) {
@@ -44,7 +49,26 @@ func (s *fakeProxmox) Files(_ context.Context, host, datastore string) (map[stri
 func (s *fakeProxmox) DeleteFile(_ context.Context, _, volume string) error {
 	s.deleted = append(s.deleted, volume)
 
-	return nil
+	if s.undeleted == nil || s.lost {
+		s.files = maps.Clone(s.files)
+		delete(s.files, volume)
+	}
+
+	return s.undeleted
+}
+
+func (s *fakeProxmox) Snippets(ctx context.Context, host, datastore string) (map[string]int64, error) {
+	return s.Files(ctx, host, datastore)
+}
+
+func (s *fakeProxmox) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) {
+	return s.mappings, s.err
+}
+
+func (s *fakeProxmox) DeleteMapping(_ context.Context, name string) error {
+	s.deleted = append(s.deleted, name)
+
+	return s.undeleted
 }
 
 func (s *fakeProxmox) AwaitDeletions(_ context.Context, host, datastore string) error {

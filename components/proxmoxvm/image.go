@@ -78,18 +78,11 @@ func NewFile(ctx *pulumi.Context, name, host string, f *Download, schematic pulu
 		opts = append(opts, pulumi.DependsOn([]pulumi.Resource{schematic}))
 	}
 
-	hooks := f.Hooks
-	if f.Keep && hooks != nil {
-		// Hooks of a deletion run for files that stay, too.
-		kept := *hooks
-		kept.BeforeDelete, hooks = nil, &kept
-	}
-
 	file, err := download.NewFile(ctx, name, args, append(opts,
 		pulumi.RetainOnDelete(f.Keep),
 		// Another host would mean another file.
 		pulumi.IgnoreChanges([]string{"nodeName"}),
-		pulumi.ResourceHooks(hooks))...)
+		pulumi.ResourceHooks(f.Hooks))...)
 	if err != nil {
 		return pulumi.StringOutput{}, err
 	}

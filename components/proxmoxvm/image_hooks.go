@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -20,7 +21,8 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// ImageHooks check an image before and after it is downloaded, and keep one that is still wanted.
+// ImageHooks check an image before and after it is downloaded and after it is deleted, and keep one that is still
+// wanted.
 type ImageHooks struct {
 	Proxmox    Proxmox
 	Identities *vmidentity.Identities
@@ -98,17 +100,15 @@ func (h ImageHooks) checkImageUnused(ctx context.Context, host, volume string) e
 // CheckUserDataUnused is a hook that runs before the user data of a node are deleted, and in previews. It keeps a file
 // that a VM reads which is not this stack's: a node of the same name in another cluster has a file of the same name.
 func (h ImageHooks) CheckUserDataUnused(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	raw := hookutil.Unwrap(args.OldInputs["sourceRaw"])
-	if !raw.IsObject() {
+	volume := userDataVolume(args.OldInputs)
+	if volume == "" {
 		return nil
 	}
 
 	host := hookutil.String(args.OldInputs, "nodeName")
-	file := hookutil.String(raw.ObjectValue(), "fileName")
-	volume := hookutil.String(args.OldInputs, "datastoreId") + ":snippets/" + file
 
 	// The file is called after its node. VMs of other names are not asked for: their hosts may be down.
-	node := strings.TrimSuffix(file, ".yaml")
+	node := strings.TrimSuffix(path.Base(volume), ".yaml")
 
 	return h.deleted(h.checkUnused(hookutil.Deleting(ctx), host, volume, node, func(
 		v proxmoxapi.VM, config proxmoxapi.VMConfig,
@@ -121,6 +121,16 @@ func (h ImageHooks) CheckUserDataUnused(ctx context.Context, args *pulumi.Resour
 			"stack: that VM would not start without them. To keep the file, take it out of the state ('pulumi state delete "+
 			"%s')", volume, v.ID, cmp.Or(config.Settings["name"], v.Name), v.Host, args.URN)
 	}))
+}
+
+// userDataVolume is the volume of a file of user data; empty for other files.
+func userDataVolume(inputs resource.PropertyMap) string {
+	raw := hookutil.Unwrap(inputs["sourceRaw"])
+	if !raw.IsObject() {
+		return ""
+	}
+
+	return hookutil.String(inputs, "datastoreId") + ":snippets/" + hookutil.String(raw.ObjectValue(), "fileName")
 }
 
 // deleted is the error of a hook that runs before a deletion.

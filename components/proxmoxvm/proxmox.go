@@ -27,6 +27,9 @@ type Proxmox interface {
 	Eject(ctx context.Context, vm proxmoxapi.VM, drive string) error
 	SharedStores(ctx context.Context) (map[string]bool, error)
 	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
+	Snippets(ctx context.Context, host, datastore string) (map[string]int64, error)
+	Mappings(ctx context.Context) (map[string][]proxmoxapi.Mapped, error)
+	DeleteMapping(ctx context.Context, name string) error
 	URLSize(ctx context.Context, host, url string) (int64, error)
 	Download(ctx context.Context, host, datastore string, file proxmoxapi.Download) error
 	DeleteFile(ctx context.Context, host, volume string) error

@@ -126,6 +126,11 @@ func TestNotDeletable(t *testing.T) {
 
 				require.NoError(t, i.Check(t.Context(), &pulumi.ResourceHookArgs{OldInputs: old, NewInputs: old}))
 
+				// A state that has lost the disks, which the provider could not read, keeps no node from its replacement.
+				lost := old.Copy()
+				lost["disks"] = resource.NewPropertyValue([]any{map[string]any{"interface": ""}})
+				require.Empty(t, machineOf(lost).Disks)
+
 				_, leaving := i.CheckLeaving(t.Context(), "edge-1-vm")
 				for _, err := range []error{leaving, i.Check(t.Context(), &pulumi.ResourceHookArgs{OldInputs: old})} {
 					if c.want == "" {

@@ -457,6 +457,11 @@ func machineOf(inputs resource.PropertyMap) Machine {
 		Tags: hookutil.Strings(inputs, "tags"), Disks: DiskPositions(inputs),
 	}
 
+	// The provider has lost disks that it could not read: which ones the stack created is not known.
+	if slices.Contains(m.Disks, "") {
+		m.Disks = nil
+	}
+
 	if smbios := hookutil.Unwrap(inputs["smbios"]); smbios.IsObject() {
 		m.UUID = hookutil.String(smbios.ObjectValue(), "uuid")
 	}

@@ -96,6 +96,8 @@ type Harness struct {
 	log   *engine.Transcript
 	// failed is what the runs of a case ended with that failed.
 	failed []string
+	// recreated are the machines of a case that a message said to replace, by VMID.
+	recreated []int
 	// dir is the harness's own.
 	dir string
 }
@@ -272,18 +274,21 @@ func (g *Harness) look() (View, error) {
 
 // run runs the operation of a stage once. What it printed is in the error.
 func (g *Harness) run(ctx context.Context, stage Stage, refresh ...bool) error {
-	ctx, cancel := context.WithTimeout(ctx, operationBound)
-	defer cancel()
-
 	if err := os.WriteFile(g.file(), g.texts[stage], 0o600); err != nil {
 		return err
 	}
 
+	return g.operate(ctx, stage, len(refresh) > 0 && refresh[0])
+}
+
+// operate runs the operation of a stage with the configuration as it is.
+func (g *Harness) operate(ctx context.Context, stage Stage, refreshFirst bool) error {
+	ctx, cancel := context.WithTimeout(ctx, operationBound)
+	defer cancel()
+
 	g.log.Reset()
 
 	var err error
-
-	refreshFirst := len(refresh) > 0 && refresh[0]
 
 	if stage == Destroy {
 		options := []optdestroy.Option{

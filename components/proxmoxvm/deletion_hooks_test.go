@@ -1,0 +1,142 @@
+package proxmoxvm
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/talosimage"
+)
+
+func deletion(values map[string]any) *pulumi.ResourceHookArgs {
+	return &pulumi.ResourceHookArgs{OldInputs: inputs(values).NewInputs}
+}
+
+// TestCheckDeleted: a file that its host failed to delete is deleted again, unless nodes boot from it.
+func TestCheckDeleted(t *testing.T) {
+	p := &plan.Plan{
+		Cluster: "c", ImageStore: "local", Pools: []plan.PlannedPool{{
+			Image: plan.BootImage{URL: "https://factory.lan/x.iso", Checksum: "ab"}, Nodes: []plan.Node{{Name: "a"}},
+		}},
+	}
+
+	wanted, err := talosimage.Boot(p, p.Pools[0].Image, p.Pools[0].Nodes[0])
+	require.NoError(t, err)
+
+	left := func(name string) map[string]int64 { return map[string]int64{"local:iso/" + name: 1} }
+
+	for name, c := range map[string]struct {
+		file     string
+		store    fakeProxmox
+		destroys bool
+		deleted  []string
+		want     string
+	}{
+		"deleted": {file: "c-old.iso"},
+		"deletion still runs": {
+			file: "c-old.iso", store: fakeProxmox{files: left("c-old.iso"), deleting: []string{"local:iso/c-old.iso"}},
+		},
+		"left": {
+			file: "c-old.iso", store: fakeProxmox{files: left("c-old.iso")}, deleted: []string{"local:iso/c-old.iso"},
+		},
+		"left, and wanted": {file: wanted.Name, store: fakeProxmox{files: left(wanted.Name)}},
+		"left by a cluster that goes": {
+			file: wanted.Name, store: fakeProxmox{files: left(wanted.Name)}, destroys: true,
+			deleted: []string{"local:iso/" + wanted.Name},
+		},
+		"answer lost": {
+			file: "c-old.iso", store: fakeProxmox{files: left("c-old.iso"), undeleted: errors.New("reset"), lost: true},
+			deleted: []string{"local:iso/c-old.iso"},
+		},
+		"fails again": {
+			file: "c-old.iso", store: fakeProxmox{files: left("c-old.iso"), undeleted: errors.New("read-only")},
+			deleted: []string{"local:iso/c-old.iso"},
+			want: "local:iso/c-old.iso is no longer in the state, and host pve failed to delete it: read-only. Run 'pvesm " +
+				"free local:iso/c-old.iso' on that host, then run the same command again",
+		},
+		"host does not answer": {
+			file: "c-old.iso", store: fakeProxmox{err: errors.New("no answer")},
+			want: "local:iso/c-old.iso is no longer in the state, and host pve does not report whether it was deleted: no " +
+				"answer. Run 'pvesm free local:iso/c-old.iso' on that host, which deletes it if it is still there, then run " +
+				"the same command again",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := ImageHooks{Proxmox: &c.store, Plan: p, Progress: func(string) {}, Destroying: c.destroys}
+
+			err := h.CheckDeleted(t.Context(), deletion(map[string]any{
+				"nodeName": "pve", "datastoreId": "local", "fileName": c.file,
+			}))
+			if c.want == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.EqualError(t, err, c.want)
+			}
+
+			assert.Equal(t, c.deleted, c.store.deleted)
+		})
+	}
+}
+
+// TestCheckUserDataDeleted: user data that a host failed to delete are deleted again.
+func TestCheckUserDataDeleted(t *testing.T) {
+	const volume = "local:snippets/k3s-1.yaml"
+
+	store := &fakeProxmox{files: map[string]int64{volume: 1}}
+	h := ImageHooks{Proxmox: store, Progress: func(string) {}}
+
+	require.NoError(t, h.CheckUserDataDeleted(t.Context(), deletion(map[string]any{
+		"nodeName": "pve", "datastoreId": "local", "sourceRaw": map[string]any{"fileName": "k3s-1.yaml"},
+	})))
+	assert.Equal(t, []string{volume}, store.deleted)
+}
+
+// TestCheckMappingDeleted: a mapping that a proxy has kept from its deletion is deleted again, if it is the one of the
+// state.
+func TestCheckMappingDeleted(t *testing.T) {
+	const remedy = "Run 'pvesh delete /cluster/mapping/pci/c-gpu' on a host, then run the same command again"
+
+	left := map[string][]proxmoxapi.Mapped{"c-gpu": {{Host: "pve", BDF: "0000:01:00.0"}}}
+
+	for name, c := range map[string]struct {
+		store   fakeProxmox
+		deleted []string
+		want    string
+	}{
+		"deleted": {store: fakeProxmox{mappings: map[string][]proxmoxapi.Mapped{"other": {}}}},
+		"left":    {store: fakeProxmox{mappings: left}, deleted: []string{"c-gpu"}},
+		"of another device": {
+			store: fakeProxmox{mappings: map[string][]proxmoxapi.Mapped{"c-gpu": {{Host: "pve", BDF: "0000:02:00.0"}}}},
+			want: "resource mapping c-gpu is no longer in the state, and is still on Proxmox VE, with other devices than the " +
+				"state had: [{pve 0000:02:00.0}]. If no VM uses it: " + remedy,
+		},
+		"fails again": {
+			store: fakeProxmox{mappings: left, undeleted: errors.New("a page")}, deleted: []string{"c-gpu"},
+			want: "resource mapping c-gpu is no longer in the state, and is still on Proxmox VE: a page. " + remedy,
+		},
+		"no answer": {
+			store: fakeProxmox{err: errors.New("reset")},
+			want: "resource mapping c-gpu is no longer in the state, and it is not known whether it was deleted: reset. " +
+				remedy,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := MappingHooks{Proxmox: &c.store, Progress: func(string) {}}.CheckDeleted(t.Context(),
+				deletion(map[string]any{
+					"name": "c-gpu", "maps": []any{map[string]any{"node": "pve", "path": "0000:01:00.0"}},
+				}))
+			if c.want == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.EqualError(t, err, c.want)
+			}
+
+			assert.Equal(t, c.deleted, c.store.deleted)
+		})
+	}
+}

@@ -3,9 +3,11 @@ package tests
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -165,6 +167,38 @@ func TestFailedRestart(t *testing.T) {
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	assert.Equal(t, 4, machine(t, r, restartedWorker).CPUs)
+	requireNoChange(t, r.Stack)
+}
+
+// TestHungTask: a task of the program's that does not end fails the update after lifecycle.taskTimeout, here the least
+// that is allowed. The message names the task, and the update goes on once an operator has stopped it.
+func TestHungTask(t *testing.T) {
+	t.Parallel()
+
+	r := restartable(t)
+	v := machine(t, r, restartedWorker)
+
+	set(t, r.Stack, "lifecycle.taskTimeout", "4m")
+	set(t, r.Stack, "pools.worker.diskGiB", "50")
+	r.Lab.Journal().Plant(journal.Fault{
+		Face: journal.Proxmox, Call: regexp.MustCompile(`^PUT .*/resize$`), Kind: journal.HangTask,
+	})
+
+	assert.Contains(t, failUp(t, r.Stack), fmt.Sprintf("Proxmox VE on host %s: the task of "+
+		"PUT /nodes/%s/qemu/%d/resize still runs: gave up after 4m0s (lifecycle.taskTimeout)", v.Host, v.Host, v.ID))
+
+	running := func() []world.TaskInfo {
+		return slices.DeleteFunc(r.Lab.World().Tasks(v.Host), func(task world.TaskInfo) bool { return !task.End.IsZero() })
+	}
+
+	hung := running()
+	require.Len(t, hung, 1)
+	require.NoError(t, r.Lab.World().StopTask(v.Host, hung[0].UPID))
+	require.Eventually(t, func() bool { return len(running()) == 0 }, wait, 50*time.Millisecond)
+
+	up(t, r.Stack)
+	assert.Contains(t, vmConfig(t, r, restartedWorker)["scsi0"], "size=50G")
+	assert.Equal(t, v.PID, machine(t, r, restartedWorker).PID, "it runs on")
 	requireNoChange(t, r.Stack)
 }
 

@@ -2,6 +2,11 @@ package tests
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/tests/chaos/faults"
+	"talos-proxmox/tests/lab/journal"
 )
 
 const (
@@ -21,9 +27,48 @@ const (
 	sweepSeed = 2026
 )
 
-// kills are seeds that end the pulumi CLI in the middle of a stage of each stack. There is a command for more: go run
-// ./tests/chaos/sweep --kills 50.
-var kills = map[string]uint64{"template": 102, "iso": 103, "disk": 101, "ha": 104, "k3s": 105}
+// kills are seeds that end the pulumi CLI in the middle of stages of each stack, all in one life. There is a command
+// for more: go run ./tests/chaos/sweep --kills 50.
+var kills = map[string][]uint64{
+	"template": {102}, "iso": {103}, "disk": {101},
+	"ha":  {119, 113, 142, 104}, // upgrade, replace, remove, teardown
+	"k3s": {105, 133, 113, 142}, // update, upgrade, replace, remove
+}
+
+// eventCases run each event once, whatever the sample has, in stages of two stacks for which there are lives anyway.
+var eventCases = map[faults.Effect]faults.Case{
+	faults.TokenRevoked:     eventAt("iso", faults.Create, "POST /nodes/{host}/qemu"),
+	faults.Full:             eventAt("iso", faults.Create, "POST /nodes/{host}/qemu"),
+	faults.SnapshotTaken:    eventAt("iso", faults.ScaleUp, "PUT /nodes/{host}/qemu/{vm}/config"),
+	faults.APIAway:          eventAt("iso", faults.ScaleUp, "POST /nodes/{host}/qemu/{vm}/status/start"),
+	faults.PrivilegeRevoked: eventAt("template", faults.ScaleUp, "POST /nodes/{host}/qemu/{vm}/clone"),
+	faults.NoQuorum:         eventAt("template", faults.ScaleUp, "PUT /nodes/{host}/qemu/{vm}/config"),
+	faults.Stale:            eventAt("template", faults.Update, "PUT /nodes/{host}/qemu/{vm}/config"),
+	faults.BackupRuns:       eventAt("template", faults.Update, "PUT /nodes/{host}/qemu/{vm}/resize"),
+	faults.HostCrash:        eventAt("template", faults.Update, "POST /nodes/{host}/qemu/{vm}/status/reboot"),
+}
+
+func eventAt(stack string, stage faults.Stage, call string) faults.Case {
+	return faults.Case{Stack: stack, Stage: stage, Call: faults.Call{Face: journal.Proxmox, Pattern: call}}
+}
+
+// isEventCase says that the case is the one of its event.
+func isEventCase(c faults.Case) bool {
+	want, there := eventCases[c.Effect]
+	want.Effect = c.Effect
+
+	return there && c == want
+}
+
+// absorbable are the events that no operation needs to fail of.
+var absorbable = []faults.Effect{faults.Stale, faults.BackupRuns, faults.SnapshotTaken}
+
+// TestEventCases: no event is left to the sample.
+func TestEventCases(t *testing.T) {
+	t.Parallel()
+
+	assert.Equal(t, faults.Events(), slices.Sorted(maps.Keys(eventCases)))
+}
 
 // TestSweep breaks a call in each stage of a stack's life, and holds that the stack comes out of it as if nothing had
 // happened. Then it kills the CLI, and does what the documentation says to do then.
@@ -37,11 +82,21 @@ func TestSweep(t *testing.T) {
 			e, err := theEngine()
 			require.NoError(t, err)
 
-			log := newOutput(t)
+			log, ran := newOutput(t), map[faults.Effect]bool{}
 			sweep := faults.Sweep{
 				Engine: e, Dir: t.TempDir(), Seed: sweepSeed, Sample: smallSample, Log: log, Stacks: []string{stack},
-				Besides: func(c faults.Case) bool { return stack == "template" && (locked(c) || settings(c)) },
-				Results: func(r faults.Result) { requireMended(t, r) },
+				Besides: func(c faults.Case) bool {
+					return isEventCase(c) || stack == "template" && (locked(c) || settings(c))
+				},
+				Results: func(r faults.Result) {
+					if isEventCase(r.Case) {
+						ran[r.Case.Effect] = true
+
+						t.Logf("%s: %s, %.0fs", r.Verdict, r.Case, r.Seconds)
+					}
+
+					requireMended(t, r)
+				},
 			}
 
 			if len(faults.StagesOf(stack)) > smallSample {
@@ -50,8 +105,15 @@ func TestSweep(t *testing.T) {
 
 			killed := false
 			sweep.After = func(ctx context.Context, lab *faults.Harness) {
-				k := lab.Kill(ctx, faults.Kill{Stack: stack, Seed: kills[stack]})
-				assert.NotEqual(t, faults.Failed, k.Verdict, "%s, %s at %s\n%s", k.Kill, k.Stage, k.Kind, k.Why)
+				var seeds []faults.Kill
+				for _, seed := range kills[stack] {
+					seeds = append(seeds, faults.Kill{Stack: stack, Seed: seed})
+				}
+
+				for _, k := range lab.Kill(ctx, seeds...) {
+					assert.NotEqual(t, faults.Failed, k.Verdict, "%s, %s at %s\n%s", k.Kill, k.Stage, k.Kind, k.Why)
+					t.Logf("%s: %s, %s at %s after %s, %.0fs", k.Verdict, k.Kill, k.Stage, k.Kind, k.After, k.Seconds)
+				}
 
 				killed = true
 
@@ -66,12 +128,39 @@ func TestSweep(t *testing.T) {
 			require.NoError(t, sweep.Run(t.Context()))
 			assert.True(t, killed)
 
-			for line := range strings.Lines(log.String()) {
-				if strings.Contains(line, "the sample has no") {
-					t.Log(strings.TrimSpace(line))
-				}
+			for effect, c := range eventCases {
+				assert.Equal(t, c.Stack == stack, ran[effect], "%s: the call of its case is not made any more", effect)
 			}
+
+			reportLeftOut(t, log.String())
 		})
+	}
+}
+
+// reportLeftOut prints what the sample of a stack has left out, in one line.
+func reportLeftOut(t *testing.T, log string) {
+	t.Helper()
+
+	var left []string
+
+	for line := range strings.Lines(log) {
+		if _, what, found := strings.Cut(strings.TrimSpace(line), ": the sample has "); found {
+			left = append(left, what)
+		}
+	}
+
+	require.NotEmpty(t, left)
+
+	line := fmt.Sprintf("LEFT OUT %s: the sample has %s\n", t.Name(), strings.Join(left, ", and "))
+	fmt.Fprint(os.Stderr, line)
+
+	// 'go test' shows what passing packages print for one package only. The pipeline has a page for it.
+	if page := os.Getenv("GITHUB_STEP_SUMMARY"); page != "" {
+		f, err := os.OpenFile(page, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		require.NoError(t, err)
+
+		_, err = f.WriteString(line + "\n")
+		require.NoError(t, errors.Join(err, f.Close()))
 	}
 }
 
@@ -95,6 +184,10 @@ func requireMended(t *testing.T, r faults.Result) {
 		assert.Equal(t, map[faults.Stage]faults.Verdict{
 			faults.Create: faults.Deleted, faults.ScaleUp: faults.Deleted, faults.Update: faults.Again,
 		}[r.Case.Stage], r.Verdict, "%s\n%s", r.Case, r.Why)
+	}
+
+	if isEventCase(r.Case) && !slices.Contains(absorbable, r.Case.Effect) {
+		assert.NotEmpty(t, r.Said, "%s went unnoticed", r.Case)
 	}
 
 	assert.NotContains(t, []faults.Verdict{faults.Failed, faults.Missed}, r.Verdict, "%s\n%s", r.Case, r.Why)

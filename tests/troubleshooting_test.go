@@ -118,6 +118,7 @@ var remedies = map[string]remedied{
 	},
 	`"it is unknown whether the request was carried out"`: {by("TestRemediesOfChanges"), by("TestRemediesOfChanges"), "", ""},
 	`"a proxy may have answered in its place"`:            {by("TestRemediesOfChanges"), by("TestRemediesOfChanges"), "", ""},
+	`"still runs: gave up after"`:                         {by("TestHungTask"), by("TestHungTask"), "", ""},
 	`"it asks to wait for"`:                               {by("TestRemediesOfChanges"), by("TestRemediesOfChanges"), "", ""},
 	`"it refuses its configuration"`:                      {by("TestRejectedConfiguration"), by("TestRejectedConfiguration"), "", ""},
 	`"and Talos would not open it at the next boot"`: {

@@ -115,8 +115,7 @@ func TestLeftOut(t *testing.T) {
 		{Stage: Create, Effect: NoQuorum},
 	}
 
-	assert.Equal(t, []string{"no quorum (create, remove)", "reset (remove)", "reset for good (create)"},
-		leftOut(all, all[1:2]))
+	assert.Equal(t, []string{"no quorum", "reset (remove)", "reset for good"}, leftOut(all, all[1:2]))
 	assert.Empty(t, leftOut(all, all))
 }
 

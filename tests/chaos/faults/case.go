@@ -130,7 +130,7 @@ func (g *Harness) Run(ctx context.Context, c Case, skip int) Result {
 		return Result{Case: c, Verdict: Failed, Why: err.Error()}
 	}
 
-	fault := c.Call.fault(c.Effect, skip)
+	fault := c.fault(skip)
 
 	var foreign foreignVM
 	if c.Effect == Taken {

@@ -1,10 +1,8 @@
 package faults
 
 import (
-	"maps"
 	"net/http"
 	"regexp"
-	"slices"
 	"time"
 
 	"talos-proxmox/tests/lab/journal"
@@ -43,7 +41,8 @@ const (
 	Denied       Effect = "denied"
 	// Throttled calls get 429, and are asked to wait for a second.
 	Throttled Effect = "throttled"
-	// BadGateway and Page are what a proxy says instead of the server: 502, or a page with 200.
+	// BadGateway and Page are what a proxy says instead of the server: 502, 503 or 504, which the case decides, or a page
+	// with 200.
 	BadGateway Effect = "bad gateway"
 	Page       Effect = "page"
 	// HalfAnswer calls are carried out, and the connection ends in the middle of the answer; HeldAnswer calls are not,
@@ -78,12 +77,15 @@ var plants = map[Effect]journal.Fault{
 	Throttled: {
 		Kind: journal.Answer, Code: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"1"}},
 	},
-	BadGateway: {Kind: journal.Answer, Code: http.StatusBadGateway, Message: page},
+	BadGateway: {Kind: journal.Answer, Message: page},
 	Page:       {Kind: journal.Answer, Message: page},
 	HalfAnswer: {Kind: journal.Truncate},
 	HeldAnswer: {Kind: journal.Hang, For: stall},
 	TaskHangs:  {Kind: journal.HangTask, For: stall},
 }
+
+// gatewayCodes are those of BadGateway. An effect for each would triple its cases.
+var gatewayCodes = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
 // changesVM matches the calls in whose place the world changes.
 var changesVM = regexp.MustCompile(
@@ -107,7 +109,7 @@ var can = []struct {
 		journal.Proxmox, regexp.MustCompile(`^`),
 		[]Effect{Unauthorized, Denied, Throttled, BadGateway, Page, HalfAnswer, HeldAnswer},
 	},
-	{journal.Proxmox, changesVM, slices.Sorted(maps.Keys(events))},
+	{journal.Proxmox, changesVM, Events()},
 	{journal.Kubernetes, regexp.MustCompile(`^`), []Effect{Unauthorized, Throttled, BadGateway}},
 	{
 		journal.Proxmox, regexp.MustCompile(
@@ -148,14 +150,18 @@ func (c Call) Effects() []Effect {
 	return effects
 }
 
-// fault brings an effect about, after skip calls of the kind have passed.
-func (c Call) fault(effect Effect, skip int) journal.Fault {
-	f, ok := plants[effect]
+// fault brings the effect about, after skip calls of the kind have passed.
+func (c Case) fault(skip int) journal.Fault {
+	f, ok := plants[c.Effect]
 	if !ok {
 		f.Kind = journal.Interfere // an event
 	}
 
-	f.Face, f.Call, f.Skip = c.Face, c.expression(), skip
+	if c.Effect == BadGateway {
+		f.Code = gatewayCodes[shard(c, len(gatewayCodes))]
+	}
+
+	f.Face, f.Call, f.Skip = c.Call.Face, c.Call.expression(), skip
 
 	return f
 }

@@ -3,6 +3,7 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -85,6 +86,9 @@ var events = map[Effect]func(g *Harness) (undo, error){
 		}, err
 	},
 }
+
+// Events are all of them, sorted.
+func Events() []Effect { return slices.Sorted(maps.Keys(events)) }
 
 func (g *Harness) eachHost(do func(host string) error) error {
 	var errs []error

@@ -39,6 +39,7 @@ type Killed struct {
 	Steps   []string
 	Verdict Verdict
 	Why     string `json:",omitempty"`
+	// Seconds are those of the stage.
 	Seconds float64
 }
 
@@ -48,10 +49,57 @@ const longest = 200 * time.Millisecond
 // everything matches each call.
 var everything = regexp.MustCompile("")
 
-// Kill runs a life of the harness whose CLI is killed once, in the stage and at the call that the seed says. Every kind
-// of face may have the call.
-func (g *Harness) Kill(ctx context.Context, k Kill) Killed {
-	start := time.Now()
+// Kill runs a life of the harness whose CLI is killed in the stages and at the calls that the seeds say, at most once in
+// each stage. Each kind of face may have the call. Where the life ends early, kills that were left have failed, too.
+func (g *Harness) Kill(ctx context.Context, kills ...Kill) []Killed {
+	all, in := make([]Killed, len(kills)), map[Stage]*Killed{}
+
+	fail := func(why error) []Killed {
+		for i := range all {
+			if all[i].Verdict == "" {
+				all[i].Verdict, all[i].Why = Failed, why.Error()
+			}
+		}
+
+		return all
+	}
+
+	for i, k := range kills {
+		all[i] = g.plan(k)
+
+		if other := in[all[i].Stage]; other != nil {
+			return fail(fmt.Errorf("%s and %s are both of the stage %s: choose other seeds", other.Kill, k, other.Stage))
+		}
+
+		in[all[i].Stage] = &all[i]
+	}
+
+	for _, stage := range StagesOf(g.Name) {
+		killed := in[stage]
+		if killed == nil {
+			if err := g.plain(ctx, stage); err != nil {
+				return fail(fmt.Errorf("%s, undisturbed: %w", stage, err))
+			}
+
+			continue
+		}
+
+		start := time.Now()
+		err := g.killIn(ctx, killed)
+		killed.Seconds = time.Since(start).Seconds()
+
+		if err != nil {
+			killed.Verdict, killed.Why = Failed, err.Error()
+
+			return fail(fmt.Errorf("not reached: the life ended in %s", stage))
+		}
+	}
+
+	return all
+}
+
+// plan chooses where a kill strikes.
+func (g *Harness) plan(k Kill) Killed {
 	random := rand.New(rand.NewPCG(k.Seed, 1))
 	stages := StagesOf(g.Name)
 	killed := Killed{
@@ -66,32 +114,7 @@ func (g *Harness) Kill(ctx context.Context, k Kill) Killed {
 
 	killed.Call = random.IntN(total)
 
-	err := g.kill(ctx, &killed)
-	killed.Seconds = time.Since(start).Seconds()
-
-	if err != nil {
-		killed.Verdict, killed.Why = Failed, err.Error()
-	}
-
 	return killed
-}
-
-func (g *Harness) kill(ctx context.Context, killed *Killed) error {
-	for _, stage := range StagesOf(g.Name) {
-		if stage == killed.Stage {
-			if err := g.killIn(ctx, killed); err != nil {
-				return err
-			}
-
-			continue
-		}
-
-		if err := g.plain(ctx, stage); err != nil {
-			return fmt.Errorf("%s, undisturbed: %w", stage, err)
-		}
-	}
-
-	return nil
 }
 
 // killIn runs the stage that is killed, and does what the documentation tells an operator to do then.

@@ -86,7 +86,7 @@ func (s *Kills) work(ctx context.Context, number int, waiting <-chan Kill) (err 
 			open[k.Stack] = r
 		}
 
-		killed := r.Kill(ctx, k)
+		killed := r.Kill(ctx, k)[0]
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -284,7 +284,7 @@ func spread(cases []Case, n int) []Case {
 }
 
 // leftOut are the families of cases of which a sample has none, those with the same fault together: "reset (create,
-// update)".
+// update)". Without stages, the sample has the fault in none.
 func leftOut(all, sample []Case) []string {
 	left := map[Case]bool{}
 	for _, c := range all {
@@ -295,7 +295,11 @@ func leftOut(all, sample []Case) []string {
 		delete(left, c.family())
 	}
 
-	stages := map[string][]string{}
+	stages, elsewhere := map[string][]string{}, map[string]bool{}
+
+	for _, c := range sample {
+		elsewhere[c.what()] = true
+	}
 
 	for _, stage := range Stages() {
 		for c := range left {
@@ -306,8 +310,13 @@ func leftOut(all, sample []Case) []string {
 	}
 
 	var named []string
+
 	for _, what := range slices.Sorted(maps.Keys(stages)) {
-		named = append(named, what+" ("+strings.Join(stages[what], ", ")+")")
+		if elsewhere[what] {
+			named = append(named, what+" ("+strings.Join(stages[what], ", ")+")")
+		} else {
+			named = append(named, what)
+		}
 	}
 
 	return named

@@ -50,7 +50,8 @@ func registerK3sHooks(ctx *pulumi.Context, name string, a hookArgs, proxmox K3sP
 	}
 
 	h.operations = k3s.New(k3s.Options{
-		Scope: h.scope, Proxmox: proxmox, Kubeconfig: id.anyServer, Identity: id.known,
+		Scope: h.scope, Proxmox: proxmox, ProxmoxMajor: a.report.ProxmoxMajor(),
+		Kubeconfig: id.anyServer, Identity: id.known,
 		Manifests: h.manifests, Versions: h.versions, Nodes: nodesBy(p, name, tokens.JoinedSuffix),
 	})
 

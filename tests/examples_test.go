@@ -143,6 +143,18 @@ func TestEnterprise(t *testing.T) {
 	assert.Empty(t, r.Leftovers())
 }
 
+// TestEnterpriseOnProxmox8: the same cluster comes up, is settled and goes on the older version.
+func TestEnterpriseOnProxmox8(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, example(t, "enterprise"), onProxmox(world.Version8))
+	readCluster(t, upResult(t, r.Stack), 7)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireSettled(t, r.Stack)
+	destroy(t, r.Stack)
+	assert.Empty(t, r.Leftovers())
+}
+
 // TestPlatform brings the cluster of platform.md up: what its addons need is there, and nodes say where they are.
 func TestPlatform(t *testing.T) {
 	t.Parallel()

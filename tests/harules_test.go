@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -105,5 +106,53 @@ func TestHARules(t *testing.T) {
 	set(t, r.Stack, "pools.worker.count", "2")
 	up(t, r.Stack)
 	assert.Equal(t, "pve2", vm("pair-worker-2").Host)
+	requireSettled(t, r.Stack)
+}
+
+// TestHAGroupAfterUpgrade: a stack with a group of high availability goes on when Proxmox VE 8 becomes 9 and the group
+// becomes a rule: nothing changes, and a new node joins the rule.
+func TestHAGroupAfterUpgrade(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, strings.Replace(external(pair{"iso", "nocloud", "", "static"}),
+		"worker: { role: worker, count: 1,", "worker: { haGroup: racks, role: worker, count: 1,", 1)),
+		onProxmox(world.Version8))
+	w := r.Lab.World()
+	up(t, r.Stack)
+	requireSettled(t, r.Stack)
+
+	managed, err := w.HAResource("vm:501")
+	require.NoError(t, err)
+	require.Equal(t, "racks", managed.Group)
+
+	w.Upgrade()
+
+	resources := func() map[string][]string {
+		found := map[string][]string{}
+		for _, rule := range w.HARules() {
+			found[rule.Name] = rule.Resources
+		}
+
+		return found
+	}
+
+	assert.Equal(t, map[string][]string{"ha-group-racks": {"vm:501"}}, resources())
+
+	managed, err = w.HAResource("vm:501")
+	require.NoError(t, err)
+	assert.Empty(t, managed.Group)
+
+	before := w.Snapshot()
+
+	requireSettled(t, r.Stack)
+
+	_, err = r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
+	require.NoError(t, err)
+	requireSettled(t, r.Stack)
+	assert.Equal(t, before, w.Snapshot())
+
+	set(t, r.Stack, "pools.worker.count", "2")
+	up(t, r.Stack)
+	assert.Equal(t, map[string][]string{"ha-group-racks": {"vm:501", "vm:502"}}, resources())
 	requireSettled(t, r.Stack)
 }

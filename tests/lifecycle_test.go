@@ -9,14 +9,27 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
 
-// TestLifecycle brings the stack dev up, changes it and takes it away, and compares the lab's world at every step.
+// TestLifecycle brings the stack dev up, changes it and takes it away, and compares the lab's world at every step, on
+// both versions of Proxmox VE.
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, "dev")
+	for _, version := range []world.Version{world.Version9, world.Version8} {
+		t.Run(string(version), func(t *testing.T) {
+			t.Parallel()
+			testLifecycle(t, version)
+		})
+	}
+}
+
+func testLifecycle(t *testing.T, version world.Version) {
+	t.Helper()
+
+	r := rehearse(t, "dev", onProxmox(version))
 	before := r.Lab.World().Snapshot()
 
 	up(t, r.Stack)

@@ -32,7 +32,7 @@ type privilege struct {
 	needed     []string // by which stacks
 }
 
-// permissionsPage reads the table of the page, and the role that it makes.
+// permissionsPage reads the table of the page, and the role that it makes on Proxmox VE 9.
 func permissionsPage(t *testing.T) (table []privilege, role []string) {
 	t.Helper()
 
@@ -57,7 +57,7 @@ func TestRolesOfVersions(t *testing.T) {
 	command := regexp.MustCompile(`pveum role add TalosProxmox -privs "([^"]+)"`)
 
 	for page, versions := range map[string][]world.Version{
-		"README.md": {world.Version9}, "stacks/docs/permissions.md": {world.Version9, world.Version8},
+		"README.md": {world.Version9, world.Version8}, "stacks/docs/permissions.md": {world.Version9, world.Version8},
 	} {
 		text, err := os.ReadFile(filepath.Join(root, page))
 		require.NoError(t, err)
@@ -340,6 +340,40 @@ func TestPrivilegesAreEnough(t *testing.T) {
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
 	require.NoError(t, err)
 	assert.Contains(t, string(readme), strings.Join(role, " "), "the role of the README")
+}
+
+// TestPrivilegesAreEnoughOnProxmox8: so does a token with the role for that version, the one that 'ops role' prints.
+func TestPrivilegesAreEnoughOnProxmox8(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range []string{"dev", "atlas"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := limitedStacks(t)[name]
+			r := rehearse(t, l.stack, onProxmox(world.Version8))
+			role := permissions.Role(r.Plan, world.Version8.Major())
+
+			assert.Subset(t, world.Version8.Privileges(), role)
+			assert.Equal(t, name == "atlas", slices.Contains(role, "VM.Monitor"), "atlas asks guest agents for addresses")
+			assert.Subset(t, roleOf(t, "stacks/docs/permissions.md", 1), role, "the role of the page")
+
+			_, _, err := l.tryOn(t, r, role)
+			require.NoError(t, err)
+			assert.Empty(t, r.Leftovers())
+		})
+	}
+}
+
+// roleOf is one of the roles that a page makes: first that of Proxmox VE 9, then that of 8.
+func roleOf(t *testing.T, page string, which int) []string {
+	t.Helper()
+
+	made := regexp.MustCompile(`pveum role add TalosProxmox -privs "([^"]+)"`).
+		FindAllSubmatch(readFile(t, filepath.Join(root, page)), -1)
+	require.Greater(t, len(made), which, page)
+
+	return strings.Fields(string(made[which][1]))
 }
 
 var (

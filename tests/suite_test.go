@@ -27,6 +27,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/tests/engine"
+	"talos-proxmox/tests/lab/world"
 	"talos-proxmox/tests/rehearsal"
 )
 
@@ -162,6 +163,11 @@ func onRealKubernetes(o *rehearsal.Options) { o.Kubernetes = rehearsal.RealKuber
 // onSimulatedKubernetes has them run the simulated ones, whatever the variable says: for tests that ask the API within
 // a second of a fault, in which a released API server would still start.
 func onSimulatedKubernetes(o *rehearsal.Options) { o.Kubernetes = rehearsal.LightKubernetes }
+
+// onProxmox has the lab be a version of Proxmox VE.
+func onProxmox(version world.Version) func(*rehearsal.Options) {
+	return func(o *rehearsal.Options) { o.Proxmox = version }
+}
 
 // pathWith is the variable PATH that finds the commands of a directory before all others.
 func pathWith(dir string) string {

@@ -22,8 +22,17 @@ type Report struct {
 	missing permissions.Missing
 }
 
+// ProxmoxMajor is the first number of Proxmox VE's version; 0 when it is not known.
+func (r *Report) ProxmoxMajor() int {
+	if r == nil {
+		return 0
+	}
+
+	return r.facts.Major
+}
+
 // HARules says that Proxmox VE is known to have rules of high availability instead of groups.
-func (r *Report) HARules() bool { return r != nil && r.facts.Major >= harules.RulesMajor }
+func (r *Report) HARules() bool { return r.ProxmoxMajor() >= harules.RulesMajor }
 
 // HAMark is the mark that the HA resource of a node has, or is to have where its rules are not as they were set.
 func (r *Report) HAMark(n plan.Node) int {

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -18,6 +19,8 @@ type staleCluster struct {
 	preflighttest.FixedVMs
 
 	hosts map[string][]proxmoxapi.VM // absent: the host does not answer
+	// broken is what it answers instead of its hosts.
+	broken error
 }
 
 func (r staleCluster) VMsOn(_ context.Context, host string) ([]proxmoxapi.VM, error) {
@@ -29,7 +32,11 @@ func (r staleCluster) VMsOn(_ context.Context, host string) ([]proxmoxapi.VM, er
 	return vms, nil
 }
 
-func (staleCluster) Hosts(context.Context) ([]proxmoxapi.Host, error) {
+func (r staleCluster) Hosts(context.Context) ([]proxmoxapi.Host, error) {
+	if r.broken != nil {
+		return nil, r.broken
+	}
+
 	return []proxmoxapi.Host{{Name: "pve", Online: true}, {Name: "pve2"}, {Name: "pve3", Online: true}}, nil
 }
 
@@ -49,6 +56,7 @@ func TestRefreshVMs(t *testing.T) {
 		problem  string
 		warnings []string
 		stopped  bool
+		broken   error
 	}{
 		"not broadcast yet": {
 			listed: []proxmoxapi.VM{listed(401, "pve", ""), listed(402, "pve", "VM 402")},
@@ -64,6 +72,14 @@ func TestRefreshVMs(t *testing.T) {
 				"can be changed or deleted (given: pve2); " +
 				"start it, or check its daemons ('systemctl status pveproxy pvedaemon'); nodes on other hosts can " +
 				"be changed"},
+		},
+		"offline or not, which is good to know": {
+			listed: []proxmoxapi.VM{listed(401, "pve", "c-control-1"), listed(402, "pve2", "c-control-2")},
+			hosts:  map[string][]proxmoxapi.VM{"pve": {is(401, "pve", "c-control-1", false)}},
+			broken: errors.New("500 broken"),
+			warnings: []string{"proxmox.hosts: does not answer, and could not be determined to be online (500 broken): the " +
+				"state of the VMs of c-control-2 is unknown, and none of them can be changed or deleted (given: pve2); " +
+				"start it, or check its daemons ('systemctl status pveproxy pvedaemon'); nodes on other hosts can be changed"},
 		},
 		"its daemons are stopped": {
 			listed: []proxmoxapi.VM{listed(401, "pve", "c-control-1"), listed(402, "pve3", "c-control-2")},
@@ -97,7 +113,7 @@ func TestRefreshVMs(t *testing.T) {
 				p.Pools[0].Nodes[i].Template = ""
 			}
 
-			s := newChecker(p, staleCluster{FixedVMs: preflighttest.FixedVMs{Listed: c.listed, Interface: "scsi0"}, hosts: c.hosts}, quietNetwork{})
+			s := newChecker(p, staleCluster{FixedVMs: preflighttest.FixedVMs{Listed: c.listed, Interface: "scsi0"}, hosts: c.hosts, broken: c.broken}, quietNetwork{})
 
 			if err := s.problems(t.Context()); c.problem == "" {
 				require.NoError(t, err)

@@ -208,6 +208,33 @@ func TestLoginToAHost(t *testing.T) {
 	require.Equal(t, 255, status(err))
 }
 
+// TestLoginOfAnotherUser: since Proxmox VE 9 sudo finds no programs of administrators by their names. With their paths,
+// which later releases of the provider write, it does.
+func TestLoginOfAnotherUser(t *testing.T) {
+	for version, want := range map[world.Version]string{
+		world.Version8: "APIVER 11\nAPIAGE 2\n", world.Version9: "sudo: pvesm: command not found\n",
+	} {
+		l, _ := start(t, func(c *lab.Config) { c.SSH, c.Version = lab.SSH{Username: "terraform"}, version })
+
+		out, err := shell(t, l, byKey(t, l), "sudo -n pvesm apiinfo")
+		require.Equal(t, want, out)
+		require.Equal(t, map[world.Version]int{world.Version8: 0, world.Version9: 1}[version], status(err))
+
+		out, err = shell(t, l, byKey(t, l), probeScript)
+		require.NoError(t, err)
+		require.Equal(t, "1\n", out, "with the path, the program is found on both")
+
+		out, err = shell(t, l, byKey(t, l), importScript("local:iso/talos.img", "tank", 401))
+		require.Error(t, err)
+
+		if version == world.Version9 {
+			require.Contains(t, out, "pvesm: command not found")
+		} else {
+			require.NotContains(t, out, "command not found")
+		}
+	}
+}
+
 func status(err error) int {
 	var exit *ssh.ExitError
 	if errors.As(err, &exit) {

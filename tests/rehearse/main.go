@@ -192,6 +192,10 @@ func up(ctx context.Context, r *rehearsal.Rehearsal, packs []string, out io.Writ
 			fmt.Fprintf(out, "the lab did nothing about %s\n", what)
 		}
 
+		for _, call := range r.Lab.Journal().Unrecorded() {
+			fmt.Fprintf(out, "the lab's answer was not compared with Proxmox VE: %s\n", call)
+		}
+
 		err = errors.Join(err, r.Lab.Journal().Unknown())
 	}()
 

@@ -2,6 +2,7 @@
 package checks
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -80,6 +81,13 @@ func (c *Checker) Recreates(n plan.Node) bool {
 
 // MaxReaders bounds how many VMs are asked at once for what takes them long.
 const MaxReaders = 8
+
+// EndChecks says that Proxmox VE does not answer, or does not answer these credentials. Of other errors, a check whose
+// answer is only good to know makes a warning.
+func EndChecks(err error) bool {
+	return errors.Is(err, proxmoxapi.ErrUnreachable) || errors.Is(err, proxmoxapi.ErrOffline) ||
+		errors.Is(err, proxmoxapi.ErrRefused)
+}
 
 // UpTo names the first of a list, and how many more there are.
 func UpTo(names []string, count int) string {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
@@ -19,7 +20,7 @@ func (c Checker) CheckUnreachableHosts(ctx context.Context) error {
 	}
 
 	hosts, err := c.Proxmox.Hosts(ctx)
-	if err != nil {
+	if checks.EndChecks(err) {
 		return err
 	}
 
@@ -37,7 +38,9 @@ func (c Checker) CheckUnreachableHosts(ctx context.Context) error {
 		}
 
 		rule := "does not answer, though the cluster sees it"
-		if i := slices.IndexFunc(hosts, func(h proxmoxapi.Host) bool { return h.Name == name }); i >= 0 && !hosts[i].Online {
+		if err != nil {
+			rule = fmt.Sprintf("does not answer, and could not be determined to be online (%v)", err)
+		} else if i := slices.IndexFunc(hosts, func(h proxmoxapi.Host) bool { return h.Name == name }); i >= 0 && !hosts[i].Online {
 			rule = "is offline"
 		}
 

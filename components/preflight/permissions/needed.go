@@ -26,6 +26,16 @@ type Privilege struct {
 	Optional bool
 }
 
+// What K3s nodes are read and written with.
+var (
+	ReadGuestFiles = Privilege{Names: []string{
+		"VM.GuestAgent.FileRead", "VM.GuestAgent.Unrestricted", "VM.Monitor",
+	}}
+	WriteGuestFiles = Privilege{Names: []string{
+		"VM.GuestAgent.FileWrite", "VM.GuestAgent.Unrestricted", "VM.Monitor",
+	}}
+)
+
 // On are the names that a version of Proxmox VE knows; all of them for an unknown one, 0.
 func (p Privilege) On(major int) []string {
 	known := slices.DeleteFunc(slices.Clone(p.Names), func(name string) bool {
@@ -192,11 +202,10 @@ func (l *privileges) guest() {
 	}
 
 	if l.plan.K3s != nil {
-		l.ofVM("to read the logs of a node that does not join",
-			"VM.GuestAgent.FileRead|VM.GuestAgent.Unrestricted|VM.Monitor")
+		l.ofVM("to read the logs of a node that does not join", strings.Join(ReadGuestFiles.Names, "|"))
 		l.all[len(l.all)-1].Optional = true
 		// The first server is told by it which etcd it has.
-		l.ofVM("to begin a cluster of K3s and to upgrade it", "VM.GuestAgent.FileWrite|VM.GuestAgent.Unrestricted|VM.Monitor")
+		l.ofVM("to begin a cluster of K3s and to upgrade it", strings.Join(WriteGuestFiles.Names, "|"))
 		l.all[len(l.all)-1].Optional = l.node.Name != l.plan.ControlPlanes()[0].Name
 	}
 }

@@ -1,12 +1,7 @@
 // Package vms checks the VMs that Proxmox VE has: those of nodes, those that leave the plan, and those of others.
 package vms
 
-import (
-	"errors"
-
-	"talos-proxmox/components/preflight/checks"
-	"talos-proxmox/components/proxmoxapi"
-)
+import "talos-proxmox/components/preflight/checks"
 
 // Checker checks the VMs of a plan. An error of its checks says that Proxmox VE did not answer, or refused.
 type Checker struct {
@@ -23,11 +18,4 @@ type Checker struct {
 // New returns the Checker that adds to what others have found.
 func New(shared *checks.Checker) *Checker {
 	return &Checker{Checker: shared, unstatedUnits: map[int][]string{}, offered: map[int]bool{}, withDisks: map[int]bool{}}
-}
-
-// endsChecks says that Proxmox VE does not answer, or does not answer these credentials. Of other errors, a check whose
-// answer is only good to know makes a warning.
-func endsChecks(err error) bool {
-	return errors.Is(err, proxmoxapi.ErrUnreachable) || errors.Is(err, proxmoxapi.ErrOffline) ||
-		errors.Is(err, proxmoxapi.ErrRefused)
 }

@@ -3,6 +3,8 @@ package vms
 import (
 	"context"
 	"fmt"
+
+	"talos-proxmox/components/preflight/checks"
 )
 
 // warnLocalDisks warns of high availability for VMs whose disks a host does not share: after its loss, no other host
@@ -27,7 +29,7 @@ func (c *Checker) warnLocalDisks(ctx context.Context) error {
 				var err error
 
 				switch shared, err = c.Proxmox.SharedStores(ctx); {
-				case endsChecks(err):
+				case checks.EndChecks(err):
 					return err
 				case err != nil:
 					c.Warnings.Add("pools."+pool.Name+haKey(n.HAGroup), fmt.Sprintf("could not determine whether the "+

@@ -7,7 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
@@ -20,7 +22,13 @@ func (c *Checker) CheckISODrives(ctx context.Context) error {
 		return nil
 	}
 
-	var shared map[string]bool
+	shared := sync.OnceValues(func() (map[string]bool, error) { return c.Proxmox.SharedStores(ctx) })
+
+	// Only what keeps a node from its planned host has to be known.
+	var (
+		unknown []string
+		why     error
+	)
 
 	// By host: the commands that empty drives, and the nodes that high availability cannot move.
 	commands, bound := map[string][]string{}, map[string][]string{}
@@ -31,34 +39,29 @@ func (c *Checker) CheckISODrives(ctx context.Context) error {
 			continue
 		}
 
-		config, err := c.Proxmox.Config(ctx, v)
-		if errors.Is(err, proxmoxapi.ErrHostUnreachable) {
+		moves := c.Plan.Rebalance && v.Host != n.Host
+
+		volume, err := c.localISO(ctx, v, n.CDROM, shared)
+
+		switch {
+		case errors.Is(err, proxmoxapi.ErrHostUnreachable):
 			continue
-		} else if err != nil {
+		case checks.EndChecks(err) || err != nil && moves:
 			return err
-		}
+		case err != nil:
+			unknown, why = append(unknown, n.Name), err
 
-		datastore, _, file := strings.Cut(config.CDROMs[n.CDROM], ":iso/")
-		if !file {
 			continue
-		}
-
-		if shared == nil {
-			if shared, err = c.Proxmox.SharedStores(ctx); err != nil {
-				return err
-			}
-		}
-
-		if shared[datastore] {
+		case volume == "":
 			continue
 		}
 
 		command := fmt.Sprintf("'qm set %d --%s none,media=cdrom'", v.ID, n.CDROM)
 
-		if c.Plan.Rebalance && v.Host != n.Host {
+		if moves {
 			c.Problems.Add("placement.rebalance",
 				fmt.Sprintf("%s cannot move from host %s to %s: %s in drive %s is a file of host %s",
-					n.Name, v.Host, n.Host, config.CDROMs[n.CDROM], n.CDROM, v.Host), "true",
+					n.Name, v.Host, n.Host, volume, n.CDROM, v.Host), "true",
 				fmt.Sprintf("when Talos is installed on the node, run %s on host %s; or unset it", command, v.Host))
 
 			continue
@@ -69,6 +72,11 @@ func (c *Checker) CheckISODrives(ctx context.Context) error {
 		if n.HAGroup != "" || n.HA != nil {
 			bound[v.Host] = append(bound[v.Host], n.Name)
 		}
+	}
+
+	if len(unknown) > 0 {
+		c.Warnings.Add("cluster.bootstrap", fmt.Sprintf("could not determine whether an ISO file is in the drives of %s, "+
+			"which would pin them to their hosts: %v", checks.UpTo(unknown, 3), why), string(spec.BootstrapExternal), "")
 	}
 
 	for _, host := range slices.Sorted(maps.Keys(commands)) {
@@ -86,4 +94,28 @@ func (c *Checker) CheckISODrives(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// localISO is the ISO file in a drive of a VM that its host alone has; empty: there is none.
+func (c *Checker) localISO(ctx context.Context, v proxmoxapi.VM, drive string,
+	shared func() (map[string]bool, error),
+) (string, error) {
+	config, err := c.Proxmox.Config(ctx, v)
+	if err != nil {
+		return "", err
+	}
+
+	volume := config.CDROMs[drive]
+
+	datastore, _, file := strings.Cut(volume, ":iso/")
+	if !file {
+		return "", nil
+	}
+
+	stores, err := shared()
+	if err != nil || stores[datastore] {
+		return "", err
+	}
+
+	return volume, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/checks"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
@@ -25,7 +26,7 @@ func (c *Checker) CheckResourcePools(ctx context.Context) error {
 	pools, err := c.Proxmox.ResourcePools(ctx)
 
 	switch {
-	case endsChecks(err):
+	case checks.EndChecks(err):
 		return err
 	case err != nil:
 		c.Warnings.Add("pools."+joins[0].Pool+".resourcePool", fmt.Sprintf("could not determine whether it exists: %v", err),

@@ -91,7 +91,7 @@ func (c *Checker) warnUnits() {
 
 // warnUnreadable: nothing depends on these settings where nothing is left to be done.
 func (c *Checker) warnUnreadable(n plan.Node, err error) error {
-	if endsChecks(err) {
+	if checks.EndChecks(err) {
 		return err
 	}
 

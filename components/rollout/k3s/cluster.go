@@ -4,6 +4,7 @@ package k3s
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -12,6 +13,7 @@ import (
 	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/permissions"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
@@ -23,6 +25,8 @@ type Options struct {
 	rollout.Scope
 
 	Proxmox Proxmox
+	// ProxmoxMajor is the first number of its version; 0: not known.
+	ProxmoxMajor int
 	// Kubeconfig is known as soon as the identity of the cluster is, whatever server it names.
 	Kubeconfig *wait.Future[string]
 	// Identity of the cluster. It is secret.
@@ -65,6 +69,15 @@ func (c *Cluster) node(args *pulumi.ResourceHookArgs) (plan.Node, error) {
 	}
 
 	return n, nil
+}
+
+// explainRefusal names the privilege to grant, as this version of Proxmox VE calls it, where the credentials lack it.
+func (c *Cluster) explainRefusal(err error, needed permissions.Privilege) error {
+	if errors.Is(err, proxmoxapi.ErrRefused) {
+		return fmt.Errorf("%w; grant %s", err, needed.On(c.ProxmoxMajor)[0])
+	}
+
+	return err
 }
 
 // vmOf is the VM of a node.

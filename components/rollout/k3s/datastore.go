@@ -9,6 +9,7 @@ import (
 
 	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/permissions"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
@@ -113,8 +114,7 @@ func (c *Cluster) writeDatastore(ctx context.Context, n plan.Node, settings stri
 
 	switch {
 	case errors.Is(err, proxmoxapi.ErrRefused):
-		return fmt.Errorf("could not write its datastore settings: %w; grant VM.GuestAgent.FileWrite (before Proxmox VE 9: "+
-			"VM.Monitor)", err)
+		return fmt.Errorf("could not write its datastore settings: %w", c.explainRefusal(err, permissions.WriteGuestFiles))
 	case err != nil:
 		return wait.For("the guest agent of %s (%v)", n.Name, wait.Reason(err))
 	default:

@@ -12,7 +12,7 @@ import (
 
 	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/preflight/permissions"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
@@ -191,7 +191,7 @@ func (j *joinCheck) logs(ctx context.Context) string {
 	if err != nil {
 		shown = append(shown, fmt.Sprintf("the machine's logs cannot be read through its guest agent: %v\nlog in, and see "+
 			"them: ssh %s@%s sudo tail %s %s",
-			explainUnreadable(err), j.Plan.K3s.User, j.Addresses.Get(j.node.Name), k3sconfig.InstallLog, k3sconfig.CloudInitLog))
+			j.explainRefusal(err, permissions.ReadGuestFiles), j.Plan.K3s.User, j.Addresses.Get(j.node.Name), k3sconfig.InstallLog, k3sconfig.CloudInitLog))
 	}
 
 	if advice != "" {
@@ -199,15 +199,6 @@ func (j *joinCheck) logs(ctx context.Context) string {
 	}
 
 	return strings.Join(shown, "\n")
-}
-
-// explainUnreadable names what to allow where the login may not read files of guests.
-func explainUnreadable(err error) error {
-	if errors.Is(err, proxmoxapi.ErrRefused) {
-		return fmt.Errorf("%w; grant VM.GuestAgent.FileRead (before Proxmox VE 9: VM.Monitor)", err)
-	}
-
-	return err
 }
 
 func indented(text string) string { return "    " + strings.ReplaceAll(text, "\n", "\n    ") }

@@ -14,6 +14,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/preflight"
+	"talos-proxmox/components/preflight/permissions"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
@@ -66,6 +67,7 @@ func TestJoinFails(t *testing.T) {
 		guest guest
 		want  string
 		quick bool
+		major int
 	}{
 		"given up": {
 			guest: guest{files: with(map[string]string{k3sconfig.FatalFile: "unsupported operating system debian 12\n"})}, quick: true,
@@ -93,10 +95,17 @@ func TestJoinFails(t *testing.T) {
 				"\n/var/log/cloud-init-output.log ends with:\n    Cloud-init v. 25.3 finished",
 		},
 		"agent denied": {
-			guest: guest{denied: fmt.Errorf("Proxmox VE %w", proxmoxapi.ErrRefused)},
+			guest: guest{denied: fmt.Errorf("Proxmox VE %w", proxmoxapi.ErrRefused)}, major: 9,
 			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
 				"the machine's logs cannot be read through its guest agent: Proxmox VE refuses the credentials; grant " +
-				"VM.GuestAgent.FileRead (before Proxmox VE 9: VM.Monitor)\n" +
+				"VM.GuestAgent.FileRead\n" +
+				"log in, and see them: ssh ubuntu@127.0.0.9 sudo tail /var/log/k3s-install.log /var/log/cloud-init-output.log",
+		},
+		"agent denied by Proxmox VE 8": {
+			guest: guest{denied: fmt.Errorf("Proxmox VE %w", proxmoxapi.ErrRefused)}, major: 8,
+			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
+				"the machine's logs cannot be read through its guest agent: Proxmox VE refuses the credentials; grant " +
+				"VM.Monitor\n" +
 				"log in, and see them: ssh ubuntu@127.0.0.9 sudo tail /var/log/k3s-install.log /var/log/cloud-init-output.log",
 		},
 		"no machine": {
@@ -113,8 +122,26 @@ func TestJoinFails(t *testing.T) {
 			}
 
 			j := joinCheckOf(t, p, c.guest, silent)
+			j.ProxmoxMajor = c.major
 			require.EqualError(t, j.wait(t.Context(), p.ReadyTimeout), c.want)
 		})
+	}
+}
+
+// TestExplainRefusal: the privilege to grant is named as the version of Proxmox VE calls it.
+func TestExplainRefusal(t *testing.T) {
+	refused := fmt.Errorf("Proxmox VE %w", proxmoxapi.ErrRefused)
+
+	for major, names := range map[int][2]string{
+		8: {"VM.Monitor", "VM.Monitor"}, 9: {"VM.GuestAgent.FileRead", "VM.GuestAgent.FileWrite"},
+		0: {"VM.GuestAgent.FileRead", "VM.GuestAgent.FileWrite"},
+	} {
+		c := &Cluster{Options: Options{ProxmoxMajor: major}}
+
+		for i, needed := range []permissions.Privilege{permissions.ReadGuestFiles, permissions.WriteGuestFiles} {
+			require.EqualError(t, c.explainRefusal(refused, needed), "Proxmox VE refuses the credentials; grant "+names[i])
+			require.EqualError(t, c.explainRefusal(errors.New("broken"), needed), "broken")
+		}
 	}
 }
 

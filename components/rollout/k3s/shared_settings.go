@@ -9,6 +9,7 @@ import (
 
 	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight/permissions"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/wait"
 )
@@ -89,7 +90,7 @@ func (c *Cluster) sharedSettings(ctx context.Context, server plan.Node) (k3sconf
 	text, err := c.Proxmox.GuestFile(ctx, machine, k3sconfig.ConfigFile)
 	if err != nil {
 		return nil, fmt.Errorf("%s could not be read through its guest agent: %w", k3sconfig.ConfigFile,
-			explainUnreadable(err))
+			c.explainRefusal(err, permissions.ReadGuestFiles))
 	}
 
 	return k3sconfig.ReadSharedSettings(text)

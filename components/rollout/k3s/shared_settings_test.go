@@ -108,7 +108,7 @@ func TestSharedSettings(t *testing.T) {
 			warnings: []string{
 				"k3s.serverArgs: could not be compared with the settings of edge-server-1, so it is unknown whether " +
 					"edge-server-2 will join: /etc/rancher/k3s/config.yaml could not be read through its guest agent: 403 (" +
-					proxmoxapi.ErrRefused.Error() + "); grant VM.GuestAgent.FileRead (before Proxmox VE 9: VM.Monitor); if " +
+					proxmoxapi.ErrRefused.Error() + "); grant VM.Monitor; if " +
 					"settings changed since it was created, make sure that they agree " + how,
 			},
 		},
@@ -139,6 +139,7 @@ func TestSharedSettings(t *testing.T) {
 
 			cluster := &Cluster{Options: Options{
 				Scope: rollout.Scope{Plan: p, Inventory: existing{there: configs}}, Proxmox: machines{nil, configs, c.denied},
+				ProxmoxMajor: 8,
 			}}
 
 			var created []plan.Node

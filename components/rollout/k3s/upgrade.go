@@ -14,7 +14,7 @@ import (
 	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/preflight/permissions"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/upgradepath"
@@ -159,12 +159,9 @@ func (u *nodeUpgrade) requestVersion(ctx context.Context, wanted plan.PlannedK3s
 		err = u.Proxmox.WriteGuestFile(ctx, machine, k3sconfig.WantedFile, k3sconfig.Wanted(&wanted))
 	}
 
-	if errors.Is(err, proxmoxapi.ErrRefused) {
-		err = fmt.Errorf("%w; grant VM.GuestAgent.FileWrite (before Proxmox VE 9: VM.Monitor)", err)
-	}
-
 	if err != nil {
-		return fmt.Errorf("could not send it the version through its guest agent: %w", err)
+		return fmt.Errorf("could not send it the version through its guest agent: %w",
+			u.explainRefusal(err, permissions.WriteGuestFiles))
 	}
 
 	return nil

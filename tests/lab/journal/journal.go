@@ -241,7 +241,7 @@ func (j *Journal) NoteUnrecorded(call string) {
 	}
 }
 
-// Unrecorded are the calls, by their routes, that no real server was asked.
+// Unrecorded are the calls, by their routes and the parameters that are new, that no real server was asked.
 func (j *Journal) Unrecorded() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,10 +34,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, call, fmt.Sprintf("Method '%s' not implemented", call))
 
 		return
-	}
-
-	if !s.recorded[route.String()] {
-		s.journal.NoteUnrecorded(route.String())
 	}
 
 	fault := s.journal.Enter(journal.Proxmox, "", call)
@@ -166,9 +163,13 @@ func (s *Server) answer(rt *route, req *request, r *http.Request, body []byte, f
 		return nil, err
 	}
 
+	s.noteUnrecorded(rt, values)
+
 	if req.values, err = rt.params.check(values); err != nil {
 		return nil, err
 	}
+
+	s.noteUnplayed(req.values)
 
 	if path := rt.needs.on(req); path != "" {
 		if err := s.world.Require(req.caller, path, rt.needs.any...); err != nil {
@@ -187,6 +188,37 @@ func (s *Server) answer(rt *route, req *request, r *http.Request, body []byte, f
 	}
 
 	return rt.handle(req)
+}
+
+// noteUnrecorded notes a request that no real server of this version was asked, or not with all of its parameters.
+func (s *Server) noteUnrecorded(rt *route, values values) {
+	recorded, is := s.recorded[rt.String()]
+
+	var unknown []string
+
+	for name := range values.Values {
+		if is && !recorded[unnumbered(name)] {
+			unknown = append(unknown, name)
+		}
+	}
+
+	slices.Sort(unknown)
+
+	switch {
+	case !is:
+		s.journal.NoteUnrecorded(rt.String())
+	case len(unknown) > 0:
+		s.journal.NoteUnrecorded(rt.String() + "?" + strings.Join(unknown, "&"))
+	}
+}
+
+// noteUnplayed notes the settings of VMs that the lab keeps and does nothing about.
+func (s *Server) noteUnplayed(values values) {
+	for name, value := range values.config() {
+		if world.Unplayed(name) && value != "" && value != "0" {
+			s.journal.Ignore("the setting " + name + " of VMs")
+		}
+	}
 }
 
 // forever is longer than anything runs.

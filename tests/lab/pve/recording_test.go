@@ -14,8 +14,7 @@ import (
 )
 
 // TestRecordings: the lab answers what the program and the provider ask as real servers have answered: status, errors,
-// ends of tasks, and of the data no key and no type that they do not have. The few other answers are listed, each with
-// a reason.
+// ends of tasks, and of the data the same keys and types. The few other answers are listed, each with a reason.
 func TestRecordings(t *testing.T) {
 	for _, version := range []world.Version{world.Version8, world.Version9} {
 		t.Run(string(version), func(t *testing.T) {
@@ -80,5 +79,24 @@ func TestUnrecorded(t *testing.T) {
 	f.ok("GET", "/access/domains")
 	f.ok("GET", "/access/domains")
 	assert.Equal(t, []string{"GET /access/domains"}, f.journal.Unrecorded())
+
+	f.ok("GET", "/nodes/pve1/qemu/9000/config", "current", "1")
+	f.ok("POST", "/nodes/pve1/qemu", "vmid", "7001", "net3", "virtio,bridge=vmbr0", "tags", "a")
+	assert.Equal(t, []string{"GET /access/domains"}, f.journal.Unrecorded(), "other numbers are recorded")
+
+	f.ok("PUT", "/nodes/pve1/qemu/9000/config", "rng0", "source=/dev/urandom", "cores", "2")
+	assert.Equal(t, []string{"GET /access/domains", "PUT /nodes/{node}/qemu/{vmid}/config?rng0"}, f.journal.Unrecorded())
+	require.NoError(t, f.journal.Unknown())
+}
+
+// TestUnplayed: the journal names the settings that are kept, and that nothing of the lab heeds.
+func TestUnplayed(t *testing.T) {
+	f := serve(t, timeline.Latencies{})
+
+	f.ok("PUT", "/nodes/pve1/qemu/9000/config", "cores", "2", "localtime", "0")
+	assert.Empty(t, f.journal.Ignored())
+
+	f.ok("PUT", "/nodes/pve1/qemu/9000/config", "watchdog", "model=i6300esb", "rng0", "source=/dev/urandom")
+	assert.Equal(t, []string{"the setting rng0 of VMs", "the setting watchdog of VMs"}, f.journal.Ignored())
 	require.NoError(t, f.journal.Unknown())
 }

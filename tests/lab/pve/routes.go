@@ -117,18 +117,29 @@ func (s *Server) table() []route {
 	return all
 }
 
-// recordedRoutes are the routes of which the answers of a real server are known.
-func (s *Server) recordedRoutes() map[string]bool {
-	found := map[string]bool{}
+// recordedRoutes are the routes of which the answers of a real server are known, with the names of the parameters.
+func (s *Server) recordedRoutes() map[string]map[string]bool {
+	found := map[string]map[string]bool{}
 
-	for call := range recording.Asked(string(s.world.Version())) {
-		method, path, _ := strings.Cut(call, " ")
-		if route, _ := s.match(method, path); route != nil {
-			found[route.String()] = true
+	for _, call := range recording.Asked(string(s.world.Version())) {
+		route, _ := s.match(call.Method, call.Path)
+		if route == nil {
+			continue
+		}
+
+		if found[route.String()] == nil {
+			found[route.String()] = map[string]bool{}
+		}
+
+		for _, name := range call.Parameters {
+			found[route.String()][unnumbered(name)] = true
 		}
 	}
 
 	return found
 }
+
+// unnumbered is a parameter without the number that tells it from others of its kind: net0, net1.
+func unnumbered(name string) string { return strings.TrimRight(name, "0123456789") }
 
 func (rt route) String() string { return rt.method + " " + rt.path }

@@ -31,8 +31,8 @@ type Server struct {
 	journal  *journal.Journal
 	timeline *timeline.Timeline
 	routes   []route
-	// recorded are the routes that a real server of this version was asked.
-	recorded map[string]bool
+	// recorded are the routes that a real server of this version was asked, with the parameters that it was given.
+	recorded map[string]map[string]bool
 	http     http.Server
 	done     chan struct{}
 	// closing ends calls that a fault keeps waiting.

@@ -80,24 +80,39 @@ func Recorded(version string) ([]Answer, error) {
 	return all, json.Unmarshal(text, &all)
 }
 
-// Asked are the methods and paths that were recorded of a version, without parameters.
-func Asked(version string) map[string]bool {
+// Call is a request that was recorded.
+type Call struct {
+	Method, Path string
+	// Parameters are their names.
+	Parameters []string
+}
+
+// Asked are the calls that were recorded of a version.
+func Asked(version string) []Call {
 	all, err := Recorded(version)
 	if err != nil {
 		return nil
 	}
 
-	found := map[string]bool{}
+	var found []Call
 
 	for _, a := range all {
-		call, _, _ := strings.Cut(a.Request, "?")
-		method, path, _ := strings.Cut(call, " ")
+		request, query, _ := strings.Cut(a.Request, "?")
+		method, path, _ := strings.Cut(request, " ")
 
 		if method = strings.TrimSuffix(method, "+"); method == "UPLOAD" {
 			method = http.MethodPost
 		}
 
-		found[method+" "+path] = true
+		call := Call{Method: method, Path: path}
+
+		for parameter := range strings.SplitSeq(query, "&") {
+			if name, _, _ := strings.Cut(parameter, "="); name != "" {
+				call.Parameters = append(call.Parameters, name)
+			}
+		}
+
+		found = append(found, call)
 	}
 
 	return found
@@ -342,8 +357,8 @@ func (s Shape) merge(path, kind string) {
 	s[path] = strings.Join(kinds, " ")
 }
 
-// Differences are what an answer says that the recorded one does not: another status, other errors, another end of a
-// task, and keys that are not there or of another type. A lab need not have all keys.
+// Differences are what an answer says otherwise than the recorded one: another status, other errors, another end of a
+// task, keys that the recorded one does not have or of another type, and keys that it has and the answer lacks.
 func (a Answer) Differences(recorded Answer) []string {
 	var found []string
 
@@ -365,5 +380,25 @@ func (a Answer) Differences(recorded Answer) []string {
 		}
 	}
 
+	if a.Status == recorded.Status {
+		for _, path := range slices.Sorted(maps.Keys(recorded.Shape)) {
+			if _, has := a.Shape[path]; !has && a.has(parent(path)) {
+				found = append(found, fmt.Sprintf("%q is missing, recorded: %q", path, recorded.Shape[path]))
+			}
+		}
+	}
+
 	return found
+}
+
+// has says that there is something at a path of the data.
+func (a Answer) has(path string) bool { return a.Shape[path] != "" }
+
+// parent is the path that a path is below.
+func parent(path string) string {
+	if list, is := strings.CutSuffix(path, "[]"); is {
+		return list
+	}
+
+	return path[:max(strings.LastIndex(path, "."), 0)]
 }

@@ -56,6 +56,22 @@ type config struct {
 	NoDefaultRegistry bool `yaml:"disable-default-registry-endpoint"`
 }
 
+// ignored are the settings that the lab takes and does nothing about: it has no containerd, and
+// its machines have no users.
+func (c config) ignored() []string {
+	var names []string
+
+	for name, set := range map[string]bool{
+		"write-kubeconfig-mode": c.Mode != "", "disable-default-registry-endpoint": c.NoDefaultRegistry,
+	} {
+		if set {
+			names = append(names, name)
+		}
+	}
+
+	return names
+}
+
 // packaged are the components that a server deploys unless they are disabled (K3s: Packaged Components).
 var packaged = []string{"coredns", "local-storage", "metrics-server", "runtimes", "servicelb", "traefik"}
 
@@ -177,6 +193,10 @@ func (s *system) bringUp(name string) int {
 
 			return 1
 		}
+	}
+
+	for _, name := range k.config.ignored() {
+		s.fw.opts.Journal.Ignore("the setting " + name + " of K3s")
 	}
 
 	if role == "server" {

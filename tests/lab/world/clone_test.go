@@ -98,6 +98,21 @@ func TestVolumeNames(t *testing.T) {
 	}
 }
 
+// A linked clone keeps what the template says of itself, as a full one does, unless the request says otherwise.
+func TestACloneKeepsTagsAndDescription(t *testing.T) {
+	w, _ := newWorld(t)
+	require.NoError(t, update(w, 9000, "tags base;talos", "description made by hand"))
+
+	for id, full := range map[int]*bool{401: no(), 402: yes()} {
+		clone(t, w, world.CloneRequest{NewID: id, Full: full})
+		require.Equal(t, "base;talos", config(t, w, "pve1", id)["tags"])
+		require.Equal(t, "made by hand", config(t, w, "pve1", id)["description"])
+	}
+
+	clone(t, w, world.CloneRequest{NewID: 403, Full: no(), Description: "a node"})
+	require.Equal(t, "a node", config(t, w, "pve1", 403)["description"])
+}
+
 func TestALinkedCloneHoldsItsTemplate(t *testing.T) {
 	w, _ := newWorld(t)
 	clone(t, w, world.CloneRequest{NewID: 401, Full: no()})

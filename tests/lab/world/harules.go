@@ -39,6 +39,47 @@ func (w *World) noGroups(what string) error {
 	return nil
 }
 
+// Upgrade moves a Proxmox VE 8 to 9: groups of high availability become rules with the VMs that were in them, which keep
+// running. Who may do everything goes on to.
+func (w *World) Upgrade() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	before := w.version.Privileges()
+	w.version = Version9
+	w.access.predefined = w.version.Roles()
+
+	for _, paths := range w.access.grants {
+		for path, privileges := range paths {
+			if len(privileges) == len(before) {
+				paths[path] = w.version.Privileges()
+			}
+		}
+	}
+
+	for _, g := range w.groups {
+		rule := HARule{
+			Name: "ha-group-" + g.Name, Kind: nodeAffinity, Comment: g.Comment, Nodes: g.Nodes, Strict: g.Restricted,
+		}
+
+		for _, id := range sortedKeys(w.ha) {
+			if w.ha[id].Group == g.Name {
+				rule.Resources = append(rule.Resources, w.ha[id].SID)
+			}
+		}
+
+		if len(rule.Resources) > 0 {
+			w.rules = append(w.rules, sortedRule(rule))
+		}
+	}
+
+	for _, r := range w.ha {
+		r.Group = ""
+	}
+
+	w.groups = nil
+}
+
 // HARules returns the rules, in their order.
 func (w *World) HARules() []HARule {
 	w.mu.Lock()

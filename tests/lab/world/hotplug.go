@@ -44,6 +44,12 @@ func (w *World) hotplug(v *vm) error {
 		case isDrive(key) && mediaChange(key, v.conf[key], value):
 			problems[key] = "hotplug problem - unable to change media type"
 		case w.pluggable(v, key, value, features):
+			if why := w.unpluggable(v, key, value); why != "" {
+				problems[key] = "hotplug problem - " + why
+
+				continue
+			}
+
 			w.take(v, key, value)
 			delete(v.pending, key)
 		}
@@ -54,6 +60,29 @@ func (w *World) hotplug(v *vm) error {
 	}
 
 	return nil
+}
+
+// unpluggable is why the host cannot give a running machine a network device; empty: it can. A device that is new to
+// QEMU fails in the script that plugs it, another one when it changes bridges.
+func (w *World) unpluggable(v *vm, key, value string) string {
+	if !isNetwork(key) {
+		return ""
+	}
+
+	h, err := w.host(v.host)
+	p, err2 := parseNetwork(key, value)
+
+	if err != nil || err2 != nil || p["bridge"] == "" || slices.Contains(h.Bridges, p["bridge"]) {
+		return ""
+	}
+
+	before, err := parseNetwork(key, v.conf[key])
+	if err != nil || before["model"] != p["model"] || before["macaddr"] != p["macaddr"] {
+		return fmt.Sprintf("VM %d qmp command 'netdev_add' failed - network script "+
+			"/usr/libexec/qemu-server/pve-bridge failed with status 512", v.id)
+	}
+
+	return fmt.Sprintf("bridge '%s' does not exist", p["bridge"])
 }
 
 // mediaChange tells whether a disk is to become a CD-ROM, or the other way round.

@@ -2,6 +2,7 @@ package world_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +31,9 @@ func TestChangesOfARunningVM(t *testing.T) {
 		{"efidisk0 tank:1,efitype=4m", later},
 		{"net1 virtio=BC:24:11:00:00:02,bridge=vmbr0", now},
 		{"net0 virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1", now},
+		{"net1 virtio=BC:24:11:00:00:02,bridge=vmbr9", "hotplug problem - VM 100 qmp command 'netdev_add' failed - " +
+			"network script /usr/libexec/qemu-server/pve-bridge failed with status 512"},
+		{"net0 virtio=BC:24:11:00:00:01,bridge=vmbr9", "hotplug problem - bridge 'vmbr9' does not exist"},
 		{"cores 4", later},
 		{"memory 2048", later},
 		{"balloon 512", now},
@@ -73,6 +77,13 @@ func TestChangesOfARunningVM(t *testing.T) {
 				var refusal *world.Error
 				require.True(t, errors.As(err, &refusal), err)
 				require.Equal(t, map[string]string{key: c.want}, refusal.Fields)
+				require.Equal(t, 400, refusal.Code)
+
+				items, err := w.Pending("pve1", 100)
+				require.NoError(t, err)
+				require.True(t, slices.ContainsFunc(items, func(item world.PendingItem) bool {
+					return item.Key == key && item.Pending != nil
+				}), "what was refused is left pending")
 
 				return
 			}

@@ -12,6 +12,8 @@ type option struct {
 	count int
 	// privilege is needed to change it; empty: only root@pam may.
 	privilege string
+	// unplayed options are kept, and change nothing of what the lab's machines do.
+	unplayed bool
 	// live options are taken by a running machine at once.
 	live bool
 }
@@ -19,12 +21,12 @@ type option struct {
 // options are what a VM can be configured with, from the schema of qemu-server 8 and 9 as far as the clients go.
 var options = map[string]option{
 	"acpi":          {schema: flag, privilege: "VM.Config.HWType"},
-	"affinity":      {schema: anything},
+	"affinity":      {schema: anything, unplayed: true},
 	"agent":         {schema: inFormat(agentFormat), privilege: "VM.Config.Options"},
-	"amd-sev":       {schema: anything},
+	"amd-sev":       {schema: anything, unplayed: true},
 	"arch":          {schema: oneOf("x86_64", "aarch64")},
-	"args":          {schema: anything},
-	"audio":         {schema: anything, count: 1, privilege: "VM.Config.HWType"},
+	"args":          {schema: anything, unplayed: true},
+	"audio":         {schema: anything, count: 1, privilege: "VM.Config.HWType", unplayed: true},
 	"autostart":     {schema: flag, privilege: "VM.Config.Options"},
 	"balloon":       {schema: atLeast(0), privilege: "VM.Config.Memory"},
 	"bios":          {schema: oneOf("seabios", "ovmf"), privilege: "VM.Config.Options"},
@@ -41,18 +43,18 @@ var options = map[string]option{
 	"cpuunits":      {schema: between(1, 262144), privilege: "VM.Config.CPU", live: true},
 	"description":   {schema: schema{maxLength: 8192}, privilege: "VM.Config.Options", live: true},
 	"efidisk":       {schema: driveIn(efiFormat), count: 1, privilege: "VM.Config.Disk"},
-	"freeze":        {schema: flag, privilege: "VM.PowerMgmt"},
-	"hookscript":    {schema: anything, live: true},
+	"freeze":        {schema: flag, privilege: "VM.PowerMgmt", unplayed: true},
+	"hookscript":    {schema: anything, live: true, unplayed: true},
 	"hostpci":       {schema: inFormat(hostPCI), count: 16, privilege: "VM.Config.HWType"},
 	"hotplug":       {schema: hotplugSchema, privilege: "VM.Config.HWType", live: true},
-	"hugepages":     {schema: oneOf("any", "2", "1024")},
+	"hugepages":     {schema: oneOf("any", "2", "1024"), unplayed: true},
 	"ide":           {schema: driveIn(ideFormat), count: 4, privilege: "VM.Config.Disk"},
 	"ipconfig":      {schema: inFormat(ipFormat), count: 32, privilege: "VM.Config.Network"},
-	"ivshmem":       {schema: anything},
-	"keephugepages": {schema: flag},
+	"ivshmem":       {schema: anything, unplayed: true},
+	"keephugepages": {schema: flag, unplayed: true},
 	"keyboard":      {schema: anything, privilege: "VM.Config.Options"},
 	"kvm":           {schema: flag, privilege: "VM.Config.HWType"},
-	"localtime":     {schema: flag, privilege: "VM.Config.Options"},
+	"localtime":     {schema: flag, privilege: "VM.Config.Options", unplayed: true},
 	"lock": {
 		schema: oneOf("backup", "clone", "create", "migrate", "rollback", "snapshot", "snapshot-delete", "suspending",
 			"suspended"), live: true,
@@ -69,10 +71,10 @@ var options = map[string]option{
 	"ostype": {privilege: "VM.Config.Options", schema: oneOf(
 		"other", "wxp", "w2k", "w2k3", "w2k8", "wvista", "win7", "win8", "win10", "win11", "l24", "l26", "solaris",
 	)},
-	"parallel":   {schema: anything, count: 3},
+	"parallel":   {schema: anything, count: 3, unplayed: true},
 	"protection": {schema: flag, privilege: "VM.Config.Options", live: true},
 	"reboot":     {schema: flag, privilege: "VM.Config.Options"},
-	"rng":        {schema: anything, count: 1, privilege: "VM.Config.HWType"},
+	"rng":        {schema: anything, count: 1, privilege: "VM.Config.HWType", unplayed: true},
 	"sata":       {schema: driveIn(sataFormat), count: 6, privilege: "VM.Config.Disk"},
 	"scsi":       {schema: driveIn(scsiFormat), count: 31, privilege: "VM.Config.Disk"},
 	"scsihw": {
@@ -84,7 +86,7 @@ var options = map[string]option{
 	"shares":             {schema: between(0, 50000), privilege: "VM.Config.Memory", live: true},
 	"smbios1":            {schema: schema{format: smbiosFormat, maxLength: 512}, privilege: "VM.Config.HWType"},
 	"sockets":            {schema: atLeast(1), privilege: "VM.Config.CPU"},
-	"spice_enhancements": {schema: anything},
+	"spice_enhancements": {schema: anything, unplayed: true},
 	"sshkeys":            {schema: anything, privilege: "VM.Config.Cloudinit"},
 	"startdate": {
 		schema:    matching(`now|\d{4}-\d{1,2}-\d{1,2}(T\d{1,2}:\d{1,2}:\d{1,2})?`),
@@ -97,18 +99,20 @@ var options = map[string]option{
 	"template":       {schema: flag, privilege: "VM.Config.Options"},
 	"tpmstate":       {schema: driveIn(tpmFormat), count: 1, privilege: "VM.Config.Disk"},
 	"unused":         {schema: driveIn(unusedFormat), count: 256, privilege: "VM.Config.Disk"},
-	"usb":            {schema: anything, count: 14, privilege: "VM.Config.HWType"},
+	"usb":            {schema: anything, count: 14, privilege: "VM.Config.HWType", unplayed: true},
 	"vcpus":          {schema: atLeast(1), privilege: "VM.Config.CPU"},
 	"vga":            {schema: inFormat(vgaFormat), privilege: "VM.Config.HWType"},
 	"virtio":         {schema: driveIn(virtioFormat), count: 16, privilege: "VM.Config.Disk"},
-	"virtiofs":       {schema: anything, count: 10, privilege: "VM.Config.Disk"},
+	"virtiofs":       {schema: anything, count: 10, privilege: "VM.Config.Disk", unplayed: true},
 	"vmgenid":        {schema: matching(uuidPattern + `|[01]`), privilege: "VM.Config.Options"},
 	"vmstatestorage": {schema: configID, privilege: "VM.Config.Disk", live: true},
-	"watchdog":       {schema: inFormat(watchdogFormat), privilege: "VM.Config.HWType"},
+	"watchdog":       {schema: inFormat(watchdogFormat), privilege: "VM.Config.HWType", unplayed: true},
 }
 
 // numa0 to numa7 share their name with the switch "numa".
-var numbered = map[string]option{"numa": {schema: anything, count: 8, privilege: "VM.Config.CPU"}}
+var numbered = map[string]option{
+	"numa": {schema: anything, count: 8, privilege: "VM.Config.CPU", unplayed: true},
+}
 
 // optionOf finds the option a key names.
 func optionOf(key string) (option, bool) {
@@ -133,6 +137,13 @@ func IsOption(key string) bool {
 	_, ok := optionOf(key)
 
 	return ok
+}
+
+// Unplayed tells whether the lab keeps a setting, and plays nothing of what it does.
+func Unplayed(key string) bool {
+	o, ok := optionOf(key)
+
+	return ok && o.unplayed
 }
 
 func isDrive(key string) bool {

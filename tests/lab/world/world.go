@@ -139,7 +139,12 @@ func (w *World) Close() {
 }
 
 // Version of Proxmox VE.
-func (w *World) Version() Version { return w.version }
+func (w *World) Version() Version {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.version
+}
 
 // Caller is on whose behalf something is done.
 type Caller struct {

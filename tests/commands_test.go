@@ -12,9 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -28,14 +30,14 @@ var runnable = regexp.MustCompile(`^(?:TALOS_PROXMOX_OFFLINE=1 )?(?:` +
 // notRun are the documented commands that are not run, and why. Each row is of a page, a section of it, and the start
 // of commands; an empty one means all.
 var notRun = []struct{ page, section, start, why string }{
-	{"README.md", "", "go run ./tests/rehearse dev", "another rehearsal: that of practise.md is run"},
+	{"README.md", "", "go run ./tests/rehearse dev", "TestFirstCommand in tests/rehearse"},
 	{"README.md", "", "go run ./tests/rehearse Pulumi.prod.yaml", "another rehearsal, of the operator's own stack"},
 	{"README.md", "", "go test ", "runs the tests, of which this is one"},
 	{"README.md", "", "pveum ", onHost},
 	{"README.md", "Test against a real Proxmox VE", "export ", onHost},
 	{"autoscaling.md", "", "", "of a pool that this stack has not: TestForeignWorker"},
 	{"benchmarks.md", "", "go run ./tests/bench", "takes half an hour"},
-	{"configuration.md", "Install a deleted manifest again", "", "of a job that this stack has not: TestInventory in tests/lab/talos"},
+	{"configuration.md", "Install a deleted manifest again", "", "of a job that this stack has not: TestTailnet runs them"},
 	{"consumers.md", "Set addresses from nodes.json", "", "needs reported addresses: tests of stacks/nodesjson"},
 	{"consumers.md", "Require the module", "", "of another module: TestConsumerModule, TestModulePath"},
 	{"contributing.md", "", "go ", "a check of pull requests"},
@@ -313,6 +315,25 @@ exec %[2]s "$@"
 		dir: dir, at: dir, kept: filepath.Join(t.TempDir(), "shell"),
 		env: append(os.Environ(), pathWith(bin),
 			"PULUMI_SKIP_CONFIRMATIONS=true", "TALOS_PROXMOX_SECRET="+credentials.TokenSecret),
+	}
+}
+
+// kubectlShell is a shell that finds kubectl, with the kubeconfig of a stack.
+func kubectlShell(t *testing.T, outputs auto.OutputMap) *terminal {
+	t.Helper()
+
+	kubernetes, _, err := engine.Kubernetes(t.Context(), engine.Options{})
+	require.NoError(t, err)
+
+	dir := t.TempDir()
+	writeScript(t, dir, "kubectl", "exec "+kubernetes+" kubectl \"$@\"\n")
+
+	config := filepath.Join(dir, "kubeconfig")
+	require.NoError(t, os.WriteFile(config, []byte(outputs[contract.OutputKubeconfig].Value.(string)), 0o600))
+
+	return &terminal{
+		dir: dir, at: dir, kept: filepath.Join(dir, "shell"),
+		env: append(os.Environ(), pathWith(dir), "KUBECONFIG="+config),
 	}
 }
 

@@ -20,6 +20,8 @@ func TestPath(t *testing.T) {
 		"a patch":                   {from: Versions{"v1.12.2", now}, to: Versions{"v1.12.4", now}},
 		"a minor version":           {from: Versions{"v1.11.6", now}, to: Versions{"v1.12.4", now}},
 		"two, where Talos takes it": {from: Versions{"v1.10.9", "v1.33.6"}, to: Versions{"v1.12.4", "v1.33.6"}},
+		"two, to 1.13":              {from: Versions{"v1.11.6", now}, to: Versions{"v1.13.9", now}},
+		"two, to 1.14":              {from: Versions{"v1.12.4", now}, to: Versions{"v1.14.1", now}},
 		"back by one":               {from: Versions{"v1.12.4", now}, to: Versions{"v1.11.6", now}},
 		"both":                      {from: Versions{"v1.11.6", "v1.33.6"}, to: Versions{"v1.12.4", now}},
 		"Kubernetes by one":         {from: Versions{"v1.12.4", now}, to: Versions{"v1.12.4", "v1.35.0"}},
@@ -30,6 +32,18 @@ func TestPath(t *testing.T) {
 			refused: "cluster.versions.talos: Talos v1.9.5 cannot become v1.12.4 at once: host version 1.9.5 is too old to " +
 				"upgrade to Talos 1.12.4; " +
 				"go through the last v1.10, then the last v1.11, each in an update of its own, and then to v1.12.4",
+		},
+		"too far, to 1.13": {
+			from: Versions{"v1.10.9", "v1.33.6"}, to: Versions{"v1.13.9", "v1.33.6"},
+			refused: "cluster.versions.talos: Talos v1.10.9 cannot become v1.13.9 at once: host version 1.10.9 is too old to " +
+				"upgrade to Talos 1.13.9; " +
+				"go through the last v1.11, then the last v1.12, each in an update of its own, and then to v1.13.9",
+		},
+		"too far, to 1.14": {
+			from: Versions{"v1.11.6", now}, to: Versions{"v1.14.1", now},
+			refused: "cluster.versions.talos: Talos v1.11.6 cannot become v1.14.1 at once: host version 1.11.6 is too old to " +
+				"upgrade to Talos 1.14.1; " +
+				"go through the last v1.12, then the last v1.13, each in an update of its own, and then to v1.14.1",
 		},
 		"too far back": {
 			from: Versions{"v1.12.4", now}, to: Versions{"v1.10.9", now},
@@ -54,6 +68,13 @@ func TestPath(t *testing.T) {
 				"v1.12.4: version of " +
 				"Kubernetes 1.29.9 is too old to be " +
 				"used with Talos 1.12.4; change cluster.versions.kubernetes first, in an update of its own",
+		},
+		"Kubernetes 1.31 on Talos 1.14": {
+			from: Versions{"v1.13.9", "v1.31.9"}, to: Versions{"v1.14.1", "v1.31.9"},
+			refused: "cluster.versions.talos: Kubernetes v1.31.9 is running, which is not compatible with Talos " +
+				"v1.14.1: version of " +
+				"Kubernetes 1.31.9 is too old to be " +
+				"used with Talos 1.14.1; change cluster.versions.kubernetes first, in an update of its own",
 		},
 		"Talos too old for the next Kubernetes": {
 			from: Versions{"v1.11.6", now}, to: Versions{"v1.12.4", "v1.35.0"},
@@ -91,7 +112,7 @@ func TestPath(t *testing.T) {
 func TestHops(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		// Before v1.6, not even the next version may be gone back from.
-		minor := rapid.IntRange(6, 12)
+		minor := rapid.IntRange(6, 14)
 		from := fmt.Sprintf("v1.%d.%d", minor.Draw(t, "from"), rapid.IntRange(0, 9).Draw(t, "patch"))
 		to := fmt.Sprintf("v1.%d.%d", minor.Draw(t, "to"), rapid.IntRange(0, 9).Draw(t, "patch"))
 

@@ -14,13 +14,14 @@ import (
 // shown is a command of this package, in a fence or between backquotes, up to where a shell would end it.
 var shown = regexp.MustCompile("go run \\./tests/rehearse ([^`\n#&|;>]+)")
 
-// TestDocumentedCommands: every command that a page, the gate or a workflow shows is understood, and so is each flag of the README's table.
+// TestDocumentedCommands: every command that a page, the CI script or a workflow shows is understood, and so is each flag of the README's table.
 func TestDocumentedCommands(t *testing.T) {
 	pages, err := filepath.Glob("../../stacks/docs/*.md")
 	require.NoError(t, err)
 
-	workflows, err := filepath.Glob("../../.github/workflows/*.yml")
+	workflows, err := filepath.Glob("../../.github/workflows/*.yaml")
 	require.NoError(t, err)
+	require.NotEmpty(t, workflows)
 
 	seen := 0
 

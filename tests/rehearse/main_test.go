@@ -73,6 +73,20 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestFirstCommand runs the first command of the README: the stack comes up, and nothing is left of it. Its plugins are
+// built from the repository, and nothing in the lab takes time.
+func TestFirstCommand(t *testing.T) {
+	t.Parallel()
+
+	var out bytes.Buffer
+
+	o, err := parse([]string{"dev", "--fast", "--destroy", "--providers", "bridged"})
+	require.NoError(t, err)
+	require.NoError(t, run(t.Context(), o, &out), &out)
+	assert.Contains(t, out.String(), "  all nodes ready\n")
+	assert.Contains(t, out.String(), "  nothing is left: the lab holds what it held before")
+}
+
 // TestProgress holds what becomes of an operation that fails: its reason is shown without the engine's wrapping, and
 // when it never began there is nothing to wait for.
 func TestProgress(t *testing.T) {

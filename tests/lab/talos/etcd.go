@@ -10,6 +10,7 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/grpc/codes"
 
+	"talos-proxmox/tests/lab/etcdrules"
 	"talos-proxmox/tests/lab/timeline"
 )
 
@@ -91,41 +92,18 @@ type membership struct {
 	id      uint64
 }
 
-// etcdError is an error of etcd's own, with its code (etcd: api/v3rpc/rpctypes/error.go). Talos wraps most of them, by
-// which the code is lost.
-type etcdError struct {
-	code codes.Code
-	text string
-}
-
-func (e *etcdError) Error() string { return etcdPrefix + e.text }
-
-// Is tells whether two are the same: real members have others later.
-func (e *etcdError) Is(other error) bool {
-	same, ok := other.(*etcdError) // errors.Is unwraps
-
-	return ok && same.text == e.text
-}
-
-const etcdPrefix = "etcdserver: "
+// etcdError is an error of etcd's own, with its code. Talos wraps most of them, by which the code is lost.
+type etcdError = etcdrules.Error
 
 var (
-	errNoLeader         = &etcdError{codes.Unavailable, "no leader"}
-	errEtcdUnhealthy    = &etcdError{codes.Unavailable, "unhealthy cluster"}
-	errMemberNotFound   = &etcdError{codes.NotFound, "member not found"}
-	errNotEnoughStarted = &etcdError{codes.Unknown, "re-configuration failed due to not enough started members"}
-	errPeerURLExists    = &etcdError{codes.FailedPrecondition, "Peer URLs already exists"}
-	errTooManyLearners  = &etcdError{codes.FailedPrecondition, "too many learner members in cluster"}
-	errLearnerNotReady  = &etcdError{
-		codes.FailedPrecondition,
-		"can only promote a learner member which is in sync with leader",
-	}
-	errNotLearner      = &etcdError{codes.FailedPrecondition, "can only promote a learner member"}
-	errNotForLearners  = &etcdError{codes.FailedPrecondition, "rpc not supported for learner"}
-	errBadTransferee   = &etcdError{codes.FailedPrecondition, "bad leader transferee"}
-	errNoSpace         = &etcdError{codes.ResourceExhausted, "mvcc: database space exceeded"}
-	errCorrupt         = &etcdError{codes.DataLoss, "corrupt cluster"}
-	errTransferTimeout = &etcdError{codes.Unavailable, "request timed out, leader transfer took too long"}
+	errNoLeader        = etcdrules.ErrNoLeader
+	errMemberNotFound  = etcdrules.ErrMemberNotFound
+	errNotLearner      = &etcdError{Code: codes.FailedPrecondition, Text: "can only promote a learner member"}
+	errNotForLearners  = &etcdError{Code: codes.FailedPrecondition, Text: "rpc not supported for learner"}
+	errBadTransferee   = &etcdError{Code: codes.FailedPrecondition, Text: "bad leader transferee"}
+	errNoSpace         = &etcdError{Code: codes.ResourceExhausted, Text: "mvcc: database space exceeded"}
+	errCorrupt         = &etcdError{Code: codes.DataLoss, Text: "corrupt cluster"}
+	errTransferTimeout = &etcdError{Code: codes.Unavailable, Text: "request timed out, leader transfer took too long"}
 )
 
 func randomID() uint64 {

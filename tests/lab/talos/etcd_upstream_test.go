@@ -131,7 +131,7 @@ func (p *etcdTape) outcome(what string, err error) {
 	case errors.As(err, &real):
 		p.note(what, fmt.Sprintf("%d %s", real.Code, real.Message))
 	case errors.As(err, &ours):
-		p.note(what, fmt.Sprintf("%d %s", ours.code, ours.Error()))
+		p.note(what, fmt.Sprintf("%d %s", ours.Code, ours.Error()))
 	default:
 		p.note(what, err.Error())
 	}

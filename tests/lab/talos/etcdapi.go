@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"talos-proxmox/tests/lab/etcdrules"
 	"talos-proxmox/tests/lab/kube"
 )
 
@@ -238,7 +239,7 @@ func (n *node) leaveEtcd(ctx context.Context) error {
 
 		err = fmt.Errorf("failed to remove member %d: %w", m.id, err)
 
-		if !errors.Is(err, errEtcdUnhealthy) || time.Since(began) > leaveTimeout {
+		if !errors.Is(err, etcdrules.ErrUnhealthy) || time.Since(began) > leaveTimeout {
 			return err
 		}
 

@@ -10,6 +10,7 @@ import (
 	"github.com/blang/semver/v4"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 
+	"talos-proxmox/tests/lab/etcdrules"
 	"talos-proxmox/tests/lab/kube"
 )
 
@@ -115,16 +116,12 @@ func (c *etcdModel) promote(id uint64, cause string) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if err := c.healthyLocked(); err != nil {
+	if err := etcdrules.CheckPromote(c.ruled(), id); err != nil {
 		return false, err
 	}
 
-	switch m := c.find(id); {
-	case m == nil:
-		return false, errMemberNotFound
-	case m.learner && !m.connected():
-		return false, errLearnerNotReady
-	case m.learner:
+	m := c.find(id)
+	if m.learner {
 		m.learner = false
 		c.changed(cause)
 
@@ -139,23 +136,15 @@ func (c *etcdModel) remove(id uint64, cause string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if err := c.healthyLocked(); err != nil {
-		return err
-	}
-
 	return c.removeLocked(id, cause)
 }
 
 func (c *etcdModel) removeLocked(id uint64, cause string) error {
-	m := c.find(id)
-	if m == nil {
-		return errMemberNotFound
-	}
-
-	if err := c.mayRemove(m); err != nil {
+	if err := etcdrules.CheckRemove(c.ruled(), id); err != nil {
 		return err
 	}
 
+	m := c.find(id)
 	c.members = slices.DeleteFunc(c.members, func(m *modelMember) bool { return m.id == id })
 	m.exit(errRemoved)
 	c.changed(cause)
@@ -219,26 +208,12 @@ func (c *etcdModel) find(id uint64) *modelMember {
 	return nil
 }
 
-// votes counts the voters, and those among them that the others reach.
-func (c *etcdModel) votes() (voters, connected int) {
-	for _, m := range c.members {
-		if !m.learner {
-			voters++
-			if m.connected() {
-				connected++
-			}
-		}
-	}
-
-	return voters, connected
-}
-
 // changed elects a leader, if one is needed and can be, and records how the votes stand now.
 func (c *etcdModel) changed(cause string) {
 	c.index++
 	c.elect()
 
-	voters, connected := c.votes()
+	voters, connected := etcdrules.Votes(c.ruled())
 	if c.leader != 0 {
 		c.met = true
 	}
@@ -250,7 +225,7 @@ func (c *etcdModel) changed(cause string) {
 
 // elect keeps the leader while it is reached, and takes another when there is a quorum to choose one.
 func (c *etcdModel) elect() {
-	if voters, connected := c.votes(); connected <= voters/2 {
+	if !etcdrules.HasQuorum(c.ruled()) {
 		c.leader = 0
 
 		return

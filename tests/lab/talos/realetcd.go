@@ -19,6 +19,7 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/grpc/codes"
 
+	"talos-proxmox/tests/lab/etcdrules"
 	"talos-proxmox/tests/upstream"
 )
 
@@ -461,7 +462,7 @@ func (c *realEtcd) local(id uint64, f func(context.Context, *upstream.Member) er
 func failure(err error) error {
 	var refused *upstream.Error
 	if errors.As(err, &refused) {
-		return &etcdError{codes.Code(refused.Code), strings.TrimPrefix(refused.Message, etcdPrefix)}
+		return &etcdError{Code: codes.Code(refused.Code), Text: strings.TrimPrefix(refused.Message, etcdrules.Prefix)}
 	}
 
 	return err

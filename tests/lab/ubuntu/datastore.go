@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
+
+	"talos-proxmox/tests/lab/etcdrules"
 )
 
 // What etcd keeps on the disk of a server (K3s: pkg/etcd, etcd.go).
@@ -57,10 +59,9 @@ type datastore interface {
 }
 
 var (
-	errRemoved       = errors.New("the member has been permanently removed from the cluster")
-	errDuplicate     = errors.New("duplicate node name found, please use a unique name for this node")
-	errNoLeader      = errors.New("etcdserver: no leader")
-	errTooFewStarted = errors.New("etcdserver: re-configuration failed due to not enough started members")
+	errRemoved   = errors.New("the member has been permanently removed from the cluster")
+	errDuplicate = errors.New("duplicate node name found, please use a unique name for this node")
+	errNoLeader  = etcdrules.ErrNoLeader
 )
 
 // sameNode tells whether another member is one of the same node: K3s takes the second for a mistake (K3s:

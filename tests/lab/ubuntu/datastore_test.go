@@ -65,6 +65,17 @@ func testDatastore(t *testing.T, change ...func(*Options)) {
 	assert.Equal(t, []string{"s1", "s2", "s3"}, c.voters(), "etcd goes on counting it")
 	logs(t, join(404, "s3"), "duplicate node name found")
 
+	// etcd keeps its quorum.
+	require.ErrorContains(t, c.etcd.add(t.Context(), member{name: "s4-0", node: "s4", address: at(15).Addr().String()}),
+		"unhealthy cluster")
+
+	for _, m := range c.etcd.voters() {
+		if m.node == "s2" {
+			_, err := c.etcd.remove(m.name, m.address)
+			require.ErrorContains(t, err, "unhealthy cluster")
+		}
+	}
+
 	require.NoError(t, c.kube.UpdateNode("s3", func(n *corev1.Node) { n.Annotations[removeMember] = "true" }))
 	gone("s3")
 

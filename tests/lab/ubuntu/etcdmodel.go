@@ -2,55 +2,88 @@ package ubuntu
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 	"sync"
+
+	"talos-proxmox/tests/lab/etcdrules"
 )
 
-// etcdModel plays etcd: it counts votes.
+// etcdModel plays etcd, by the rules that are compared with the released one.
 type etcdModel struct {
 	id string // of the cluster
 
 	mu      sync.Mutex
-	members []member
-	up      map[string]bool // by name
+	members []etcdrules.Member
+	last    uint64 // id of the newest
 }
 
-func newEtcdModel(id string) *etcdModel { return &etcdModel{id: id, up: map[string]bool{}} }
+func newEtcdModel(id string) *etcdModel { return &etcdModel{id: id} }
 
-// quorate says whether enough members are up. The caller holds the lock.
-func (e *etcdModel) quorate(members []member) bool {
-	up := 0
+// etcdVersion is that of the etcd in K3s: 1.34 has 3.6, which wants all voters to be there when one is added.
+const etcdVersion = "3.6.5"
 
-	for _, m := range members {
-		if e.up[m.name] {
-			up++
-		}
-	}
-
-	return up >= len(members)/2+1
-}
-
-// add implements [datastore].
+// add implements [datastore]. A member joins without a vote, and gets it once it runs (K3s: pkg/etcd/etcd.go, join,
+// manageLearners).
 func (e *etcdModel) add(_ context.Context, m member) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	if len(e.members) > 0 && !e.quorate(e.members) {
-		return errNoLeader
+	address, err := netip.ParseAddr(m.address)
+	if err != nil {
+		return err
 	}
 
-	if slices.ContainsFunc(e.members, m.sameNode) {
-		return errDuplicate
+	e.last++
+	made := etcdrules.Member{ID: e.last, Name: m.name, Address: address}
+
+	if len(e.members) > 0 {
+		if !etcdrules.HasQuorum(e.members) {
+			return errNoLeader
+		}
+
+		if slices.ContainsFunc(e.known(), m.sameNode) {
+			return errDuplicate
+		}
+
+		if err := etcdrules.CheckAdd(e.members, address, etcdVersion); err != nil {
+			return err
+		}
+
+		made.Learner = true
 	}
 
-	e.members = append(e.members, m)
-	e.up[m.name] = true
+	made.Started, made.Connected = true, true
+	e.members = append(e.members, made)
+
+	if err := etcdrules.CheckPromote(e.members, made.ID); err != nil {
+		return err
+	}
+
+	e.members[len(e.members)-1].Learner = false
 
 	return nil
 }
 
-func (e *etcdModel) has(name string) bool {
-	return slices.ContainsFunc(e.members, func(m member) bool { return m.name == name })
+// known are the members by what K3s names them. The caller holds the lock.
+func (e *etcdModel) known() []member {
+	var all []member
+	for _, m := range e.members {
+		all = append(all, member{name: m.Name, node: nodeOf(m.Name), address: m.Address.String()})
+	}
+
+	return all
+}
+
+// find is a member by its name, nil where there is none. The caller holds the lock.
+func (e *etcdModel) find(name string) *etcdrules.Member {
+	for i := range e.members {
+		if e.members[i].Name == name {
+			return &e.members[i]
+		}
+	}
+
+	return nil
 }
 
 // start implements [datastore].
@@ -58,11 +91,12 @@ func (e *etcdModel) start(_ context.Context, name string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	if !e.has(name) {
+	m := e.find(name)
+	if m == nil {
 		return errRemoved
 	}
 
-	e.up[name] = true
+	m.Connected = true
 
 	return nil
 }
@@ -72,7 +106,9 @@ func (e *etcdModel) stop(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	delete(e.up, name)
+	if m := e.find(name); m != nil {
+		m.Connected = false
+	}
 }
 
 // remove implements [datastore].
@@ -80,22 +116,21 @@ func (e *etcdModel) remove(name, address string) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	if !e.quorate(e.members) {
+	if !etcdrules.HasQuorum(e.members) {
 		return false, errNoLeader
 	}
 
-	others := slices.DeleteFunc(slices.Clone(e.members),
-		func(m member) bool { return m.name == name && m.address == address })
-
-	if len(others) == len(e.members) {
+	m := e.find(name)
+	if m == nil || m.Address.String() != address {
 		return false, nil
 	}
 
-	if !e.quorate(others) {
-		return false, errTooFewStarted
+	id := m.ID
+	if err := etcdrules.CheckRemove(e.members, id); err != nil {
+		return false, err
 	}
 
-	e.members = others
+	e.members = slices.DeleteFunc(e.members, func(m etcdrules.Member) bool { return m.ID == id })
 
 	return true, nil
 }
@@ -108,7 +143,7 @@ func (e *etcdModel) answers(name string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	if !e.quorate(e.members) || !e.has(name) || !e.up[name] {
+	if m := e.find(name); m == nil || !m.Connected || !etcdrules.HasQuorum(e.members) {
 		return errNoLeader
 	}
 
@@ -120,7 +155,7 @@ func (e *etcdModel) voters() []member {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	return slices.Clone(e.members)
+	return e.known()
 }
 
 // snapshot implements [datastore].

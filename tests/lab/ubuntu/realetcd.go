@@ -270,15 +270,19 @@ func membersOf(known []upstream.MemberInfo) []member {
 	var all []member
 
 	for _, m := range known {
-		node := m.Name
-		if i := strings.LastIndex(node, "-"); i >= 0 {
-			node = node[:i]
-		}
-
-		all = append(all, member{name: m.Name, node: node, address: m.Address()})
+		all = append(all, member{name: m.Name, node: nodeOf(m.Name), address: m.Address()})
 	}
 
 	return all
+}
+
+// nodeOf is the node of a member, by the member's name.
+func nodeOf(name string) string {
+	if i := strings.LastIndex(name, "-"); i >= 0 {
+		return name[:i]
+	}
+
+	return name
 }
 
 // list asks etcd who its members are.
@@ -305,7 +309,7 @@ func (e *realEtcd) call(method string, in, out any) error {
 	}
 	e.mu.Unlock()
 
-	err := errNoLeader
+	var err error = errNoLeader
 
 	for _, p := range asked {
 		ctx, cancel := context.WithTimeout(context.Background(), etcdCallTimeout)

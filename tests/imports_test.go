@@ -96,7 +96,7 @@ func TestImports(t *testing.T) {
 		{"components/hookutil", []string{"components/wait"}, []string{"net/http", "k8s.io/"}},
 		{"components/rollout/k3s", []string{
 			"components/hookutil", "components/k3sconfig", "components/kubeapi", "components/etcd", "components/impact",
-			"components/upgradepath", "components/plan",
+			"components/upgradepath", "components/plan", "components/preflight/permissions",
 			"components/proxmoxapi", "components/proxmoxvm", "components/proxmoxvm/", "components/rollout", "components/spec",
 			"components/tokens", "components/wait",
 		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},

@@ -254,6 +254,7 @@ func TestRefusedChange(t *testing.T) {
 	requireNoChange(t, r.Stack)
 
 	said = refuse("extraDisks[0].sizeGiB", "8")
+	assert.Contains(t, said, "does not have disk scsi1, which the state has, because an earlier update failed")
 	command := regexp.MustCompile(`Create it there with 'qm set (\d+) --(\w+) (\S+)', then run`).FindStringSubmatch(said)
 	require.Len(t, command, 4, said)
 

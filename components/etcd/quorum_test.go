@@ -91,8 +91,8 @@ func TestMemberRemoval(t *testing.T) {
 				Members: sick(sick(voters("a", "b", "c"), "b", "x"), "c", "x"),
 				Leaving: []string{"c"}, Dead: []string{"b", "c"},
 			},
-			"1 of the 3 members of etcd are healthy, and 2 are needed: etcd cannot remove a member; bring one " +
-				"back, or restore a " +
+			"1 of the 3 members of etcd are healthy, and 2 are needed: etcd cannot remove a member; start one " +
+				"again, or restore a " +
 				"snapshot",
 		},
 		{

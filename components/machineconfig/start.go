@@ -175,8 +175,8 @@ func startDoubts(p *plan.Plan, node plan.Node, cfg talosconfig.Provider) []strin
 	if plan.Minor(p.Talos) > libraryTalos {
 		unknown, _ := kubecomponents.KubeletFaults(cfg.K8sKubeletConfig().ExtraConfig())
 		for _, field := range unknown {
-			doubts = append(doubts, "machine.kubelet.extraConfig."+field+" is not a field of KubeletConfiguration in Kubernetes "+
-				"1.35: the kubelet does not start if Talos "+p.Talos+" does not know it either")
+			doubts = append(doubts, "machine.kubelet.extraConfig."+field+" is not a field of KubeletConfiguration in "+
+				"Kubernetes 1.35: the kubelet does not start if Talos "+p.Talos+" does not know it either")
 		}
 	}
 

@@ -115,8 +115,8 @@ func (r *resolver) checkKubeVIPLink() {
 
 	for _, p := range r.pools {
 		if p.Role == spec.RoleControlPlane && !r.patchesLink(p, link) && !hasOldNames(p) {
-			r.addProblemOnce("cluster.endpoint.interface", "is not a link of the image: without net.ifnames=0, Talos calls links "+
-				"ens18, enp6s18 and so on", link, "set the name of a control plane's link, as talosctl get links shows it, "+
+			r.addProblemOnce("cluster.endpoint.interface", "is not a link of the image: without net.ifnames=0, Talos calls "+
+				"links ens18, enp6s18 and so on", link, "set the name of a control plane's link, as talosctl get links shows it, "+
 				"or add net.ifnames=0 to the kernel arguments of the image")
 		}
 	}

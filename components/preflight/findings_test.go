@@ -275,6 +275,8 @@ func findings() map[string]finding {
 				"pools.control.memoryMiB: must be at least 2048 for a new control plane: Talos requires it (given: " +
 					"1024); raise it",
 				"pools.control.diskGiB: must be at least 10 for a new control plane: Talos requires it (given: 8); raise it",
+				"pools.control.diskGiB: must be at least 10, the size of the disk of template talos-v1.12.4-base: a disk cannot " +
+					"shrink (given: 8); raise it",
 			},
 		},
 		"new nodes with staged configurations": {

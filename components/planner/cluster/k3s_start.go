@@ -50,8 +50,8 @@ func (r *Resolver) checkK3sStart(path string, args []string, kubernetes string) 
 
 // checkK3sLabels: a kubelet does not start with a restricted label.
 func (r *Resolver) checkK3sLabels(path, option, value string) {
-	labels, kubelets := strings.CutPrefix(value, "node-labels=")
-	if option != "node-label" && (option != "kubelet-arg" || !kubelets) {
+	labels, found := strings.CutPrefix(value, "node-labels=")
+	if option != "kubelet-arg" || !found {
 		return
 	}
 

@@ -38,9 +38,11 @@ func (c Checker) CheckUnreachableHosts(ctx context.Context) error {
 		}
 
 		rule := "does not answer, though the cluster sees it"
-		if err != nil {
+
+		switch i := slices.IndexFunc(hosts, func(h proxmoxapi.Host) bool { return h.Name == name }); {
+		case err != nil:
 			rule = fmt.Sprintf("does not answer, and could not be determined to be online (%v)", err)
-		} else if i := slices.IndexFunc(hosts, func(h proxmoxapi.Host) bool { return h.Name == name }); i >= 0 && !hosts[i].Online {
+		case i >= 0 && !hosts[i].Online:
 			rule = "is offline"
 		}
 

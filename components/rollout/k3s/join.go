@@ -191,7 +191,8 @@ func (j *joinCheck) logs(ctx context.Context) string {
 	if err != nil {
 		shown = append(shown, fmt.Sprintf("the machine's logs cannot be read through its guest agent: %v\nlog in, and see "+
 			"them: ssh %s@%s sudo tail %s %s",
-			j.explainRefusal(err, permissions.ReadGuestFiles), j.Plan.K3s.User, j.Addresses.Get(j.node.Name), k3sconfig.InstallLog, k3sconfig.CloudInitLog))
+			j.explainRefusal(err, permissions.ReadGuestFiles), j.Plan.K3s.User, j.Addresses.Get(j.node.Name),
+			k3sconfig.InstallLog, k3sconfig.CloudInitLog))
 	}
 
 	if advice != "" {

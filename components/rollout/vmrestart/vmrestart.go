@@ -191,7 +191,7 @@ func (r *Hooks) readMachine(ctx context.Context, n plan.Node) (machineNow, error
 	return machineNow{v, process, strings.Join(waiting, ", "), settings.Current}, err
 }
 
-// checkDrives refuses to restart a VM with an ISO file in a drive that was deleted: Proxmox VE would not start it again.
+// checkDrives refuses to restart a VM with a deleted ISO file in a drive: Proxmox VE would not start it again.
 // What cannot be listed is for Proxmox VE to say.
 func (r *Hooks) checkDrives(ctx context.Context, n plan.Node, now machineNow, why string) error {
 	drives := proxmoxapi.CDROMs(now.settings)

@@ -12,11 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/stacks/contract"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/rehearsal"
 )
@@ -37,7 +35,7 @@ var notRun = []struct{ page, section, start, why string }{
 	{"README.md", "Test against a real Proxmox VE", "export ", onHost},
 	{"autoscaling.md", "", "", "of a pool that this stack has not: TestForeignWorker"},
 	{"benchmarks.md", "", "go run ./tests/bench", "takes half an hour"},
-	{"configuration.md", "Install a deleted manifest again", "", "of a job that this stack has not: TestTailnet runs them"},
+	{"configuration.md", "Install a deleted manifest again", "", "of a job that this stack has not: TestInventory in tests/lab/talos"},
 	{"consumers.md", "Set addresses from nodes.json", "", "needs reported addresses: tests of stacks/nodesjson"},
 	{"consumers.md", "Require the module", "", "of another module: TestConsumerModule, TestModulePath"},
 	{"contributing.md", "", "go ", "a check of pull requests"},
@@ -315,25 +313,6 @@ exec %[2]s "$@"
 		dir: dir, at: dir, kept: filepath.Join(t.TempDir(), "shell"),
 		env: append(os.Environ(), pathWith(bin),
 			"PULUMI_SKIP_CONFIRMATIONS=true", "TALOS_PROXMOX_SECRET="+credentials.TokenSecret),
-	}
-}
-
-// kubectlShell is a shell that finds kubectl, with the kubeconfig of a stack.
-func kubectlShell(t *testing.T, outputs auto.OutputMap) *terminal {
-	t.Helper()
-
-	kubernetes, _, err := engine.Kubernetes(t.Context(), engine.Options{})
-	require.NoError(t, err)
-
-	dir := t.TempDir()
-	writeScript(t, dir, "kubectl", "exec "+kubernetes+" kubectl \"$@\"\n")
-
-	config := filepath.Join(dir, "kubeconfig")
-	require.NoError(t, os.WriteFile(config, []byte(outputs[contract.OutputKubeconfig].Value.(string)), 0o600))
-
-	return &terminal{
-		dir: dir, at: dir, kept: filepath.Join(dir, "shell"),
-		env: append(os.Environ(), pathWith(dir), "KUBECONFIG="+config),
 	}
 }
 

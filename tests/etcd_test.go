@@ -33,7 +33,7 @@ func etcdClusters(r *rehearsal.Rehearsal) []uint64 {
 func TestNoSecondEtcd(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, stackFile(t, threeAndOne), onRealKubernetes)
+	r := rehearse(t, stackFile(t, threeAndOne))
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)
@@ -99,7 +99,7 @@ func TestNoSecondEtcd(t *testing.T) {
 func TestTwoEtcds(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, stackFile(t, threeAndOne), onRealKubernetes)
+	r := rehearse(t, stackFile(t, threeAndOne))
 	outputs := upResult(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)

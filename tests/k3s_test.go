@@ -323,7 +323,7 @@ func TestK3sHA(t *testing.T) {
   talos-proxmox:pools:
     server: { role: controlplane, count: 3 }
     agent: { role: worker, count: 2, labels: { tier: db }, taints: { dedicated: "db:NoSchedule" } }
-`), func(o *rehearsal.Options) { o.Proxmox = world.Version8 }, onRealKubernetes)
+`), func(o *rehearsal.Options) { o.Proxmox = world.Version8 })
 
 	require.NoError(t, r.Backend.KeepLogs())
 
@@ -511,7 +511,8 @@ func TestK3sGoesOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			r := rehearse(t, example(t, "k3s", c.change...), append(c.options, onSimulatedKubernetes)...)
+			light := func(o *rehearsal.Options) { o.Kubernetes = rehearsal.LightKubernetes } // within four seconds
+			r := rehearse(t, example(t, "k3s", c.change...), append(c.options, light)...)
 			mend := func() {}
 
 			if c.before != nil {

@@ -53,9 +53,8 @@ const tailnet = `config:
 `
 
 // TestTailnet brings a cluster up whose API server is reached through kube-vip, which follows the control planes that
-// are there; another version of Cilium reaches the running cluster, past the inventory of Talos 1.14, and so does the
-// previous one, as configuration.md says. The tailnet reaches the API server by the route that the control planes
-// advertise.
+// are there; another version of Cilium reaches the running cluster, past the inventory of Talos 1.14. The tailnet
+// reaches the API server by the route that the control planes advertise.
 func TestTailnet(t *testing.T) {
 	t.Parallel()
 
@@ -114,50 +113,6 @@ func TestTailnet(t *testing.T) {
 			}), job.Name)
 		}
 
-		requireNoChange(t, r.Stack)
-	})
-
-	t.Run("the previous version of Cilium", func(t *testing.T) {
-		names := func() []string {
-			jobs, err := api.BatchV1().Jobs(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{})
-			require.NoError(t, err)
-
-			var found []string
-
-			for _, job := range jobs.Items {
-				if strings.HasPrefix(job.Name, "cilium-install-1-18-3-") {
-					found = append(found, job.Name)
-				}
-			}
-
-			return found
-		}
-
-		// As the page says.
-		made := names()
-		require.Len(t, made, 1)
-
-		withPods := metav1.DeletePropagationBackground
-		require.NoError(t, api.BatchV1().Jobs(metav1.NamespaceSystem).Delete(t.Context(), made[0],
-			metav1.DeleteOptions{PropagationPolicy: &withPods}))
-
-		shell, ran := kubectlShell(t, outputs), 0
-
-		for _, c := range commandsIn("configuration.md", documents(t)["stacks/docs/configuration.md"]) {
-			if c.section == "Install a deleted manifest again" {
-				shell.run(t, strings.Replace(c.text, "cilium-install-1-18-4-0a1b2c3d", made[0], 1), "")
-
-				ran++
-			}
-		}
-
-		require.Equal(t, 2, ran)
-
-		set(t, r.Stack, "cluster.cni.version", "1.18.3")
-		up(t, r.Stack)
-		require.Eventually(t, func() bool { return cilium(t, outputs) == "v1.18.3" }, wait, 50*time.Millisecond)
-		require.NoError(t, r.WaitReady(t.Context(), wait))
-		assert.Equal(t, made, names(), "the same job is made again")
 		requireNoChange(t, r.Stack)
 	})
 

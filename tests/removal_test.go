@@ -215,7 +215,7 @@ func TestControlPlanesComeAndGo(t *testing.T) {
 func TestDeadNodes(t *testing.T) {
 	t.Parallel()
 
-	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "count: 1", "count: 2", 1)), onRealKubernetes)
+	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "count: 1", "count: 2", 1)))
 	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)

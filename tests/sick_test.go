@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"talos-proxmox/tests/lab/talos"
 	"talos-proxmox/tests/rehearsal"
@@ -29,8 +28,8 @@ func TestSickNodesLeave(t *testing.T) {
 	r := rehearse(t, stackFile(t, strings.NewReplacer(
 		"control: { role: controlplane, count: 3", "control: { role: controlplane, count: 5", "worker, count: 1",
 		"worker, count: 4",
-		"drainTimeout: 3s", "drainTimeout: 10s, settleTimeout: 5s",
-	).Replace(threeAndOne)), onRealKubernetes)
+		"drainTimeout: 3s", "drainTimeout: 3s, settleTimeout: 2s",
+	).Replace(threeAndOne)), onSimulatedKubernetes)
 	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 5)
@@ -41,9 +40,8 @@ func TestSickNodesLeave(t *testing.T) {
 		require.NotEmpty(t, pods.Items)
 
 		for _, p := range pods.Items {
-			// A patch, for its kubelet may write its status meanwhile.
-			_, err = api.CoreV1().Pods("default").Patch(t.Context(), p.Name, types.MergePatchType,
-				[]byte(`{"metadata":{"finalizers":["`+finalizers+`"]}}`), metav1.PatchOptions{})
+			p.Finalizers = []string{finalizers}
+			_, err = api.CoreV1().Pods("default").Update(t.Context(), &p, metav1.UpdateOptions{})
 			require.NoError(t, err)
 		}
 	}
@@ -55,7 +53,7 @@ func TestSickNodesLeave(t *testing.T) {
 		{
 			name: "a pod with a finalizer", node: "home-worker-4", key: "pools.worker.count", value: "3",
 			ail:   func() { pinned(t, api, "home-worker-4"); finalizer("example.com/never") },
-			fails: "home-worker-4 is not removed: home-worker-4 could not be drained within 10s: ",
+			fails: "home-worker-4 is not removed: home-worker-4 could not be drained within 3s: ",
 			call:  "DELETE /api/v1/nodes/home-worker-4",
 		},
 		{
@@ -76,7 +74,7 @@ func TestSickNodesLeave(t *testing.T) {
 				r.Talos.Break("home-worker-3", talos.KubeletDies)
 				r.Talos.Mend("home-worker-3", talos.KubeletDies) // in the next boot
 			},
-			fails: "home-worker-3 is not removed: home-worker-3 could not be drained within 10s: ",
+			fails: "home-worker-3 is not removed: home-worker-3 could not be drained within 3s: ",
 			call:  "DELETE /api/v1/nodes/home-worker-3",
 		},
 	} {
@@ -148,10 +146,11 @@ func TestSickEtcd(t *testing.T) {
 	t.Parallel()
 
 	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "drainTimeout: 3s",
-		"drainTimeout: 10s, settleTimeout: 5s, nodeTimeout: 20s, upgrade: { timeout: 1m }", 1)), onRealKubernetes)
+		"drainTimeout: 3s, settleTimeout: 1s, nodeTimeout: 20s, upgrade: { timeout: 1m }", 1)), onSimulatedKubernetes)
 	outputs := upResult(t, r.Stack).Outputs
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireVoters(t, r, 3)
+	set(t, r.Stack, "lifecycle.readyTimeout", "5s")
 
 	t.Run("out of space", func(t *testing.T) {
 		since := time.Now()
@@ -178,7 +177,6 @@ func TestSickEtcd(t *testing.T) {
 	t.Run("a learner that stays", func(t *testing.T) {
 		since := time.Now()
 		r.Talos.Break("home-control-4", talos.EtcdLags)
-		set(t, r.Stack, "lifecycle.readyTimeout", "20s")
 		set(t, r.Stack, "pools.control.count", "4")
 
 		assert.Contains(t, failUp(t, r.Stack), "waiting for home-control-4: etcd (running, not healthy yet)")
@@ -189,7 +187,6 @@ func TestSickEtcd(t *testing.T) {
 			`|is not changed: gave up after 1m0s, waiting for home-control-4 to be up \(it is booting\))`, failUp(t, r.Stack))
 		assert.Empty(t, r.Talos.Outages(since))
 		r.Talos.Mend("home-control-4", talos.EtcdLags)
-		unset(t, r.Stack, "lifecycle.readyTimeout")
 		up(t, r.Stack)
 		require.NoError(t, r.WaitReady(t.Context(), wait))
 		requireVoters(t, r, 4)

@@ -160,8 +160,8 @@ const kubernetesVariable = "LAB_KUBERNETES"
 // busy with other tests.
 func onRealKubernetes(o *rehearsal.Options) { o.Kubernetes = rehearsal.RealKubernetes }
 
-// onSimulatedKubernetes has them run the simulated ones, whatever the variable says: for tests that give nodes a
-// few seconds, in which a released API server would still start.
+// onSimulatedKubernetes has them run the simulated ones, whatever the variable says: for tests that ask the API within
+// a second of a fault, in which a released API server would still start.
 func onSimulatedKubernetes(o *rehearsal.Options) { o.Kubernetes = rehearsal.LightKubernetes }
 
 // onProxmox has the lab be a version of Proxmox VE.

@@ -98,9 +98,9 @@ var remedies = map[string]remedied{
 	`"is … already, but not in this stack's state"`: {
 		by("TestCheckVMIDFree"), by("TestTwoCopies", "TestFullStateDisk"), "", "",
 	},
-	`"a run was interrupted while it created the VM"`: {by("TestRemediesOfCreation"), by("TestRemediesOfCreation"), "", ""},
-	`"does not have disk", "which the state has"`:     {by("TestRefusedChange"), by("TestRefusedChange"), "", ""},
-	`"is not as the state says"`:                      {by("TestRefusedChange"), by("TestRefusedChange"), "", ""},
+	`"a run was interrupted while it created the VM"`:         {by("TestRemediesOfCreation"), by("TestRemediesOfCreation"), "", ""},
+	`"which the state has, because an earlier update failed"`: {by("TestRefusedChange"), by("TestRefusedChange"), "", ""},
+	`"is not as the state says"`:                              {by("TestRefusedChange"), by("TestRefusedChange"), "", ""},
 	`"is a copy of a template without its settings"`: {
 		by("TestWithoutSettings"), by("TestSweep"), "", "",
 	},

@@ -109,8 +109,6 @@ func writtenOption(disk resource.PropertyMap, at, option string) (string, bool) 
 	}
 }
 
-func flag(on bool) string { return map[bool]string{false: "0", true: "1"}[on] }
-
 // IsPlannedDisk says that a value of a disk that waits for a restart, and not what the VM runs with, is what the plan
 // asks for.
 func IsPlannedDisk(n plan.Node, key, current, pending string) bool {

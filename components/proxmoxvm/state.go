@@ -195,7 +195,7 @@ func settings(values resource.PropertyMap) map[string]string {
 		case value.IsNumber() && value.NumberValue() > 0:
 			found[key] = strconv.FormatFloat(value.NumberValue(), 'f', -1, 64)
 		case value.IsBool():
-			found[key] = map[bool]string{false: "0", true: "1"}[value.BoolValue()]
+			found[key] = flag(value.BoolValue())
 		}
 	}
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -81,11 +80,7 @@ func lostLabels() []requirement {
 			rule: "a kubelet does not start with a restricted label in its node-labels; use labels of the pool",
 			broken: func(cfg talosconfig.Provider) bool {
 				return slices.ContainsFunc(cfg.K8sKubeletConfig().ExtraArgs()["node-labels"], func(list string) bool {
-					return slices.ContainsFunc(strings.Split(list, ","), func(pair string) bool {
-						key, _, _ := strings.Cut(strings.TrimSpace(pair), "=")
-
-						return plan.RestrictedLabel(key)
-					})
+					return len(plan.RestrictedIn(list)) > 0
 				})
 			},
 		},

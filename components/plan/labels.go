@@ -18,6 +18,19 @@ func RestrictedLabel(key string) bool {
 	return prefixed && (below("kubernetes.io") || below("k8s.io")) && !kubeletapis.IsKubeletLabel(key)
 }
 
+// RestrictedIn are the restricted labels of a list as node-labels of a kubelet has it: "a=b,c=d".
+func RestrictedIn(list string) []string {
+	var found []string
+
+	for _, label := range strings.Split(list, ",") {
+		if key, _, _ := strings.Cut(strings.TrimSpace(label), "="); RestrictedLabel(key) {
+			found = append(found, key)
+		}
+	}
+
+	return found
+}
+
 // OwnLabels are the labels of a node that its own credentials may set.
 func (n Node) OwnLabels() map[string]string {
 	return n.labels(func(key string) bool { return !RestrictedLabel(key) })

@@ -55,9 +55,7 @@ func (r *Resolver) checkK3sLabels(path, option, value string) {
 		return
 	}
 
-	for _, label := range strings.Split(labels, ",") {
-		if key, _, _ := strings.Cut(strings.TrimSpace(label), "="); plan.RestrictedLabel(key) {
-			r.Problems.Add(path, "the kubelet does not start with a restricted label", key, "use labels of the pool")
-		}
+	for _, key := range plan.RestrictedIn(labels) {
+		r.Problems.Add(path, "the kubelet does not start with a restricted label", key, "use labels of the pool")
 	}
 }

@@ -23,7 +23,8 @@ func (h ImageHooks) CheckDeleted(ctx context.Context, args *pulumi.ResourceHookA
 	}
 
 	return h.checkDeleted(hookutil.Deleting(ctx), hookutil.String(args.OldInputs, "nodeName"),
-		hookutil.String(args.OldInputs, "datastoreId"), downloaded(args.OldInputs), h.Proxmox.Files)
+		hookutil.String(args.OldInputs, "datastoreId"), downloaded(args.OldInputs), h.Proxmox.Files,
+		func() error { return h.CheckUnused(ctx, args) })
 }
 
 // CheckUserDataDeleted is CheckDeleted for the user data of a node, which hold keys of the cluster.
@@ -34,11 +35,12 @@ func (h ImageHooks) CheckUserDataDeleted(ctx context.Context, args *pulumi.Resou
 	}
 
 	return h.checkDeleted(hookutil.Deleting(ctx), hookutil.String(args.OldInputs, "nodeName"),
-		hookutil.String(args.OldInputs, "datastoreId"), volume, h.Proxmox.Snippets)
+		hookutil.String(args.OldInputs, "datastoreId"), volume, h.Proxmox.Snippets,
+		func() error { return h.CheckUserDataUnused(ctx, args) })
 }
 
 func (h ImageHooks) checkDeleted(ctx context.Context, host, datastore, volume string,
-	list func(ctx context.Context, host, datastore string) (map[string]int64, error),
+	list func(ctx context.Context, host, datastore string) (map[string]int64, error), checkUnused func() error,
 ) error {
 	remains := func() (bool, error) {
 		files, err := list(ctx, host, datastore)
@@ -62,6 +64,11 @@ func (h ImageHooks) checkDeleted(ctx context.Context, host, datastore, volume st
 
 	if !there {
 		return nil
+	}
+
+	// A VM of others may use a file of this name since the first deletion.
+	if err := checkUnused(); err != nil {
+		return fmt.Errorf("%s is no longer in the state, and is not deleted again: %w", volume, err)
 	}
 
 	h.Progress(fmt.Sprintf("host %s failed to delete %s: it is deleted again", host, volume))

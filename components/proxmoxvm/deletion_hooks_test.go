@@ -10,6 +10,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/talosimage"
 )
 
@@ -59,6 +60,15 @@ func TestCheckDeleted(t *testing.T) {
 			want: "local:iso/c-old.iso is no longer in the state, and host pve failed to delete it: read-only. Run 'pvesm " +
 				"free local:iso/c-old.iso' on that host, then run the same command again",
 		},
+		"used by a VM of others since": {
+			file: "c-old.iso", store: fakeProxmox{
+				files: left("c-old.iso"), vms: []proxmoxapi.VM{{ID: 900, Name: "other", Host: "pve"}},
+				config: proxmoxapi.VMConfig{CDROMs: map[string]string{"ide2": "local:iso/c-old.iso"}},
+			},
+			want: "local:iso/c-old.iso is no longer in the state, and is not deleted again: image local:iso/c-old.iso is to be " +
+				"deleted, and is in drive ide2 of VM 900 (other) on host pve, which is not in this stack: that VM would not " +
+				"start without it. Run 'qm set 900 --ide2 none,media=cdrom' on that host, then run 'pulumi up' again",
+		},
 		"host does not answer": {
 			file: "c-old.iso", store: fakeProxmox{err: errors.New("no answer")},
 			want: "local:iso/c-old.iso is no longer in the state, and host pve does not report whether it was deleted: no " +
@@ -67,7 +77,10 @@ func TestCheckDeleted(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := ImageHooks{Proxmox: &c.store, Plan: p, Progress: func(string) {}, Destroying: c.destroys}
+			h := ImageHooks{
+				Proxmox: &c.store, Plan: p, Progress: func(string) {}, Destroying: c.destroys,
+				Identities: vmidentity.NewIdentities(nil, p, &c.store, nil),
+			}
 
 			err := h.CheckDeleted(t.Context(), deletion(map[string]any{
 				"nodeName": "pve", "datastoreId": "local", "fileName": c.file,

@@ -92,23 +92,6 @@ func attachedCold(at string, current map[string]string) bool {
 	}
 }
 
-// writtenOption is what the provider writes for an option of a disk, if it does: not each bus has each option.
-func writtenOption(disk resource.PropertyMap, at, option string) (string, bool) {
-	if option == "ssd" && strings.HasPrefix(at, "virtio") ||
-		option == "iothread" && (strings.HasPrefix(at, "sata") || strings.HasPrefix(at, "ide")) {
-		return "", false
-	}
-
-	switch value := hookutil.Unwrap(disk[resource.PropertyKey(option)]); {
-	case value.IsString():
-		return value.StringValue(), value.StringValue() != ""
-	case value.IsBool():
-		return flag(value.BoolValue()), true
-	default:
-		return "", false
-	}
-}
-
 // IsPlannedDisk says that a value of a disk that waits for a restart, and not what the VM runs with, is what the plan
 // asks for.
 func IsPlannedDisk(n plan.Node, key, current, pending string) bool {

@@ -76,7 +76,7 @@ func CheckComplete(ctx context.Context, p *plan.Plan, proxmox Proxmox, args *pul
 			// After a refresh, the state would not know where the disk belongs, and the provider could not add it.
 			return fmt.Errorf("VM %d on host %s does not have disk %s, which the state has, because an earlier update failed. "+
 				"Create it there with 'qm set %d --%s %s', then run 'pulumi up' again, without --refresh", v.ID, v.Host, at,
-				v.ID, at, newDisk(n, at, size))
+				v.ID, at, newDisk(disk))
 		// It does not grow.
 		case has < size && !slices.ContainsFunc(n.Disks, func(d plan.Disk) bool {
 			return d.Interface == at && d.SizeGiB >= size
@@ -236,8 +236,8 @@ func settings(values resource.PropertyMap) map[string]string {
 	}
 
 	for _, disk := range Disks(values) {
-		for _, option := range []resource.PropertyKey{"aio", "backup", "cache", "discard", "iothread", "replicate", "ssd"} {
-			add(hookutil.String(disk, "interface")+" "+string(option), disk[option])
+		for _, option := range diskOptions {
+			add(hookutil.String(disk, "interface")+" "+option, disk[resource.PropertyKey(option)])
 		}
 	}
 

@@ -212,14 +212,14 @@ func TestCheckAppliedParts(t *testing.T) {
 	}
 
 	added := &pulumi.ResourceHookArgs{
-		NewInputs:  resource.NewPropertyMapFromMap(map[string]any{"vmId": 401.0}),
-		OldOutputs: resource.NewPropertyMapFromMap(disk(map[string]any{"size": 10.0})),
+		NewInputs: resource.NewPropertyMapFromMap(map[string]any{"vmId": 401.0}),
+		OldOutputs: resource.NewPropertyMapFromMap(disk(map[string]any{
+			"datastoreId": "local-lvm", "size": 10.0, "aio": "io_uring", "backup": true, "cache": "none", "discard": "on",
+			"iothread": false, "replicate": false, "ssd": false,
+		})),
 	}
-	p := &plan.Plan{Pools: []plan.PlannedPool{{Nodes: []plan.Node{{VMID: 401, Disks: []plan.Disk{{
-		Interface: "scsi1", Datastore: "local-lvm", SizeGiB: 10, AIO: "io_uring", Cache: "none", Discard: true, Backup: true,
-	}}}}}}}
-	require.EqualError(t, CheckComplete(t.Context(), p, oneConfig{}, added), "VM 401 on host a does not have disk scsi1, "+
-		"which the state has, because an earlier update failed. Create it there with 'qm set 401 --scsi1 "+
+	require.EqualError(t, CheckComplete(t.Context(), &plan.Plan{}, oneConfig{}, added), "VM 401 on host a does not have disk "+
+		"scsi1, which the state has, because an earlier update failed. Create it there with 'qm set 401 --scsi1 "+
 		"local-lvm:10,aio=io_uring,backup=1,cache=none,discard=on,replicate=0,iothread=0,ssd=0', then run 'pulumi up' "+
 		"again, without --refresh")
 }

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -61,4 +62,42 @@ func TestK3sSharedSettings(t *testing.T) {
 	assert.Contains(t, failUp(t, r.Stack), `k3s.disable: disable=servicelb must be the same on all servers of a K3s `+
 		`cluster: edge-server-2 would not join, because edge-server-1 has "false", edge-server-3 has "false" (given: true)`)
 	assert.Equal(t, kept, world.Snapshot(), "nothing has changed")
+}
+
+// TestK3sUnknownSettings: servers are created while it is unknown whether the others let them join, and do not. They
+// join as soon as they are corrected by hand, as their message says.
+func TestK3sUnknownSettings(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, example(t, "k3s"))
+	up(t, r.Stack)
+
+	world, servers := r.Lab.World(), []string{"edge-server-2", "edge-server-3"}
+	first := vmids(r)["edge-server-1"]
+
+	world.SilenceAgent(first, true)
+	set(t, r.Stack, "k3s.serverArgs[0]", "--disable-network-policy")
+	set(t, r.Stack, "pools.server.count", "3")
+	set(t, r.Stack, "lifecycle.readyTimeout", "10s")
+
+	said := failUp(t, r.Stack)
+	assert.Contains(t, said, "critical configuration mismatched: disable-network-policy")
+	assert.Contains(t, said, "its settings differ from those of the server that it joins at; K3s names them in the lines "+
+		"above. Set them in /etc/rancher/k3s/config.yaml of this machine to the values of that server, and in the "+
+		"configuration")
+	world.SilenceAgent(first, false)
+
+	for _, name := range servers {
+		if id, created := vmids(r)[name]; created {
+			text, err := world.GuestFile("pve", id, "/etc/rancher/k3s/config.yaml")
+			require.NoError(t, err)
+			require.NoError(t, world.WriteGuestFile("pve", id, "/etc/rancher/k3s/config.yaml",
+				strings.ReplaceAll(text, "disable-network-policy: true", "disable-network-policy: false")))
+		}
+	}
+
+	unset(t, r.Stack, "k3s.serverArgs")
+	unset(t, r.Stack, "lifecycle.readyTimeout")
+	upResult(t, r.Stack)
+	assert.Equal(t, [][]string{{"edge-server-1", "edge-server-2", "edge-server-3"}}, r.Ubuntu.Members())
 }

@@ -441,8 +441,8 @@ func TestK3sGoesOn(t *testing.T) {
 		change  []string
 		before  func(t *testing.T, r *rehearsal.Rehearsal) (mend func())
 		want    []string
-		// lost says that no update can mend it.
-		lost bool
+		// correct is for what no update of these machines can mend: the cluster is recreated after it.
+		correct func(t *testing.T, r *rehearsal.Rehearsal)
 	}{
 		"a release that is not there": {
 			options: []func(*rehearsal.Options){func(o *rehearsal.Options) { o.Releases = []string{"v1.34.1+k3s1"} }},
@@ -451,14 +451,35 @@ func TestK3sGoesOn(t *testing.T) {
 					"https://raw.githubusercontent.com/k3s-io/k3s/v1.34.2%2Bk3s1/install.sh is not there. Correct cluster.versions.k3s",
 				"/var/log/k3s-install.log ends with:", "/var/log/cloud-init-output.log ends with:",
 			},
-			lost: true,
+			correct: func(t *testing.T, r *rehearsal.Rehearsal) {
+				t.Helper()
+				set(t, r.Stack, "cluster.versions.k3s", "v1.34.1+k3s1")
+			},
 		},
 		"another system": {
-			change: []string{"control: ubuntu-24.04, worker: ubuntu-24.04", "control: debian-12, worker: debian-12"},
+			change: []string{"control: ubuntu-24.04, worker: ubuntu-24.04", "control: debian-12, worker: ubuntu-24.04"},
 			want: []string{"has not joined: unsupported operating system debian 12: a node must be Ubuntu 22.04 or 24.04. " +
 				"Correct the template or the image"},
-			lost: true,
+			correct: func(t *testing.T, r *rehearsal.Rehearsal) {
+				t.Helper()
+
+				set(t, r.Stack, "image.template.control", "ubuntu-24.04")
+			},
 		},
+		"another binary than the checksum's": {
+			change: []string{"    generateSSHKey:", "    checksum: sha256:" + strings.Repeat("0", 64) + "\n    generateSSHKey:"},
+			want:   []string{"the k3s binary does not have the checksum that k3s.checksum states: nothing of it was run"},
+			correct: func(t *testing.T, r *rehearsal.Rehearsal) {
+				t.Helper()
+				unset(t, r.Stack, "k3s.checksum")
+			},
+		},
+		"a package that cannot be installed": {
+			change: brief,
+			before: packageFails,
+			want:   []string{"the installation of the package nfs-common failed; it is tried again"},
+		},
+
 		"downloads that fail": {
 			change: brief,
 			before: func(_ *testing.T, r *rehearsal.Rehearsal) func() {
@@ -528,19 +549,45 @@ func TestK3sGoesOn(t *testing.T) {
 
 			mend()
 
-			if !c.lost {
-				up(t, r.Stack)
-				require.NoError(t, r.WaitReady(t.Context(), wait))
+			if c.correct != nil {
+				destroy(t, r.Stack) // by lifecycle.teardown
+				c.correct(t, r)
+				unset(t, r.Stack, "lifecycle.teardown")
+			}
 
-				if made == 2 {
-					assert.Len(t, calls(r, "/clone"), made, "no machine is made again")
-				}
+			up(t, r.Stack)
+			require.NoError(t, r.WaitReady(t.Context(), wait))
+
+			if c.correct == nil && made == 2 {
+				assert.Len(t, calls(r, "/clone"), made, "no machine is made again")
 			}
 
 			destroy(t, r.Stack)
 			assert.Empty(t, r.Leftovers())
 		})
 	}
+}
+
+// packageFails has the nodes want a package that Ubuntu's archive does not deliver until it is mended. cloud-init gets
+// none, because the archive fails when it asks.
+func packageFails(t *testing.T, r *rehearsal.Rehearsal) (mend func()) {
+	t.Helper()
+
+	set(t, r.Stack, "k3s.packages[0]", "nfs-common")
+
+	for _, node := range []string{"edge-server-1", "edge-agent-1"} {
+		r.Lab.Journal().Plant(journal.Fault{
+			Face: journal.Guest, Subject: node, Call: regexp.MustCompile("^GET http://archive.ubuntu.com/ubuntu$"),
+			Kind: journal.Refuse, Message: "503 Service Unavailable",
+		})
+	}
+
+	r.Lab.Journal().Plant(journal.Fault{
+		Face: journal.Guest, Call: regexp.MustCompile("/pool/nfs-common$"), Times: 1000, Kind: journal.Refuse,
+		Message: "503 Service Unavailable",
+	})
+
+	return r.Lab.Journal().Clear
 }
 
 // readyNodes are the names of the nodes that are ready.

@@ -459,7 +459,10 @@ func TestRemovalIsContinued(t *testing.T) {
 		Face: journal.Kubernetes, Call: regexp.MustCompile("^DELETE /api/v1/nodes/"), Kind: journal.Refuse,
 		Times: math.MaxInt,
 	})
-	assert.Contains(t, failUp(t, r.Stack), gone+" is not removed: could not delete its node from Kubernetes: ")
+
+	said := failUp(t, r.Stack)
+	assert.Contains(t, said, gone+" is not removed: could not delete its node from Kubernetes: ")
+	assert.Contains(t, said, ". It has already left etcd: run 'pulumi up' again to complete its removal")
 	r.Lab.Journal().Clear()
 	requireVoters(t, r, 2)
 	assert.Contains(t, kubernetesNodes(t, api), gone)

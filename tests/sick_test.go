@@ -87,6 +87,11 @@ func TestSickNodesLeave(t *testing.T) {
 			said := failUp(t, r.Stack)
 			assert.Contains(t, said, c.fails)
 			assert.Contains(t, said, "name it in lifecycle.forceRemove")
+
+			if strings.Contains(c.fails, "drained") {
+				assert.Regexp(t, `pod default/on-`+c.node+`\S+ has not ended yet`, said)
+			}
+
 			assert.Contains(t, vmids(r), c.node)
 			assert.Contains(t, kubernetesNodes(t, api), c.node)
 

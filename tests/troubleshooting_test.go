@@ -2,6 +2,7 @@ package tests
 
 import (
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,8 +25,68 @@ type remedied struct {
 
 func by(tests ...string) []string { return tests }
 
-// remedies has each row of troubleshooting.md, by its first column.
-var remedies = map[string]remedied{
+// remedies has each row of the tables of messages, by page and first column.
+var remedies = map[string]map[string]remedied{
+	"troubleshooting.md": troubleshooting, "k3s.md": k3sMessages, "day2.md": removalMessages,
+}
+
+// k3sMessages are those of K3s nodes that do not join.
+var k3sMessages = map[string]remedied{
+	`"unsupported operating system"`: {by("TestK3sGoesOn"), by("TestK3sGoesOn"), "", ""},
+	`"there is no release"`:          {by("TestK3sGoesOn"), by("TestK3sGoesOn", "TestK3s"), "", ""},
+	`"there is no package"`: {
+		by("TestInstall"), nil, "", "the lab's archive has every package; TestK3sGoesOn recreates a cluster",
+	},
+	`"the installation of the package … failed; it is tried again"`: {by("TestK3sGoesOn"), by("TestK3sGoesOn"), "", ""},
+	`"the download of … failed; it is tried again"`:                 {by("TestK3sGoesOn"), by("TestK3sGoesOn"), "", ""},
+	`"does not have the checksum of sha256sum-amd64.txt"`: {
+		by("TestInstallFromMirror"), nil, "", "it asks to copy files to a mirror",
+	},
+	`"does not have the checksum that k3s.installChecksum states"`: {by("TestK3sHA"), by("TestK3sHA"), "", ""},
+	`"the k3s binary does not have the checksum"`:                  {by("TestK3sGoesOn"), by("TestK3sGoesOn"), "", ""},
+	`"does not come up; its log ends with"`:                        {by("TestK3sGoesOn"), by("TestK3sGoesOn"), "", ""},
+	`"its servers reject its token"`:                               {by("TestK3s"), by("TestK3s"), "", ""},
+	`"its servers have a different certificate authority"`: {
+		by("TestAdvice"), nil, "", "a unit test has the message; TestK3s does what the row above says",
+	},
+	`"its clock or that of its servers is wrong"`: {by("TestK3sCertificates"), by("TestK3sCertificates"), "", ""},
+	`"its settings differ from those of the server that it joins at"`: {
+		by("TestK3sUnknownSettings"), by("TestK3sUnknownSettings"), "", "",
+	},
+	`"its cloud-init has failed"`:         {by("TestJoinWaitsForCloudInit"), nil, "", "it asks to read a log"},
+	`"the machine's logs cannot be read"`: {by("TestJoinFails"), nil, "", "it asks to read logs over SSH"},
+	`"its certificate has expired at"`:    {by("TestK3sCertificates"), by("TestK3sCertificates"), "", ""},
+	`"it does not accept the administrator's certificate"`: {
+		by("TestK3sCertificates"), by("TestK3sCertificates"), "", "",
+	},
+	`an agent stays NotReady after K3s ran for a year without a restart`: {nil, by("TestK3sCertificates"), "", ""},
+	`"the manifests of the cluster were not applied"`:                    {by("TestK3sManifests"), by("TestK3sManifests"), "", ""},
+	`a file that cannot be transferred`:                                  {nil, by("TestK3sGoesOn"), "", ""},
+}
+
+// removalMessages are those of nodes that are removed or replaced.
+var removalMessages = map[string]remedied{
+	`"… control planes would stay, and etcd needs …"`: {
+		by("TestK3sServersComeAndGo", "TestControlPlanesComeAndGo"), by("TestK3sServersComeAndGo"), "", "",
+	},
+	`"the etcd member … is not healthy"`: {
+		by("TestSickNodesLeave"), by("TestSickNodesLeave", "TestCheckedAgainAfterTheDrain"), "", "",
+	},
+	`"… is joining etcd and has no vote yet"`:    {by("TestSickEtcd"), by("TestSickEtcd"), "", ""},
+	`"could not be drained … has not ended yet"`: {by("TestSickNodesLeave"), by("TestSickNodesLeave"), "", ""},
+	`"could not be drained … is not evicted"`:    {by("TestDrainIsBounded"), by("TestDrainIsBounded"), "", ""},
+	`"it was drained, and is uncordoned again"`:  {by("TestCheckedAgainAfterTheDrain"), by("TestCheckedAgainAfterTheDrain"), "", ""},
+	`"is blocked by the disruption budget"`:      {by("TestDrainIsBounded"), by("TestDrainIsBounded"), "", ""},
+	`"It has already left"`:                      {by("TestRemovalIsContinued"), by("TestRemovalIsContinued"), "", ""},
+	`"… is not in Kubernetes" or "… not a member of etcd", a warning at the end of an update`: {
+		by("TestFinalCheckOfMissingNodes"), nil, "",
+		"a unit test has the warnings; TestDeadNodes replaces nodes that do not answer",
+	},
+	`"not started: … failed"`: {by("TestFailedUpdateEndsItsTurn"), by("TestFailedUpdateEndsItsTurn"), "", ""},
+}
+
+// troubleshooting are those of the page that is about nothing else.
+var troubleshooting = map[string]remedied{
 	// Checks before anything is created.
 	`"refuses the credentials"`:                              {by("TestRefused"), by("TestRefused"), "", ""},
 	`"cannot be reached"`:                                    {by("TestRefused"), by("TestRefused"), "", ""},
@@ -246,55 +307,60 @@ func sourcesOf(t *testing.T) (program string, tests map[string]string) {
 	return all.String(), tests
 }
 
-// TestRemediesAreFollowed: each row of the page about troubleshooting quotes what the program says, and names, here, the
-// tests that have the message said and those that do what the row says.
+// tableOfMessages is a table of two columns whose first one is messages.
+var tableOfMessages = regexp.MustCompile(`(?m)^\| Message(?: or symptom)? \| .+\n\|---\|---\|\n((?:\|.+\n)+)`)
+
+// TestRemediesAreFollowed: each row of the tables of messages quotes what the program says, and names, here, the tests
+// that have the message said and those that do what the row says.
 func TestRemediesAreFollowed(t *testing.T) {
 	t.Parallel()
 
-	page, _, _ := strings.Cut(string(readFile(t, filepath.Join(root, "stacks", "docs", "troubleshooting.md"))), "## Timeouts")
 	program, tests := sourcesOf(t)
-	found := map[string]bool{}
 
-	for _, m := range regexp.MustCompile(`(?m)^\| (.+?) \| (.+) \|$`).FindAllStringSubmatch(page, -1) {
-		row := m[1]
-		if row == "Message" || row == "Message or symptom" {
-			continue
-		}
+	for page, known := range remedies {
+		t.Run(page, func(t *testing.T) {
+			t.Parallel()
 
-		known, there := remedies[row]
-		if found[row] = true; !assert.True(t, there, "no entry for %s: which test does what it says?", row) {
-			continue
-		}
+			var rows []string
 
-		var quotes []string
-
-		for _, q := range regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(row, -1) {
-			for part := range strings.SplitSeq(q[1], "…") {
-				quotes = append(quotes, strings.TrimSpace(part))
+			for _, table := range tableOfMessages.FindAllStringSubmatch(string(readFile(t,
+				filepath.Join(root, "stacks", "docs", page))), -1) {
+				for _, m := range regexp.MustCompile(`(?m)^\| (.+?) \| (.+) \|$`).FindAllStringSubmatch(table[1], -1) {
+					rows = append(rows, m[1])
+				}
 			}
-		}
 
-		for _, q := range quotes {
-			assert.True(t, known.foreign != "" || strings.Contains(program, q), "%s: the program does not say %q", row, q)
-			assert.True(t, len(known.provoked) == 0 || slices.ContainsFunc(known.provoked, func(name string) bool {
-				return strings.Contains(tests[name], q)
-			}), "%s: none of %v has %q said", row, known.provoked, q)
-		}
+			assert.ElementsMatch(t, slices.Collect(maps.Keys(known)), rows, "which test does what a row says?")
 
-		for _, name := range slices.Concat(known.provoked, known.followed) {
-			assert.Contains(t, tests, name, "%s names a test that does not exist", row)
-		}
+			for row, r := range known {
+				r.require(t, row, program, tests)
+			}
+		})
+	}
+}
 
-		assert.NotEqual(t, known.why == "", len(known.followed) == 0, "%s: name a test, or say why there is none", row)
+// require holds that a row quotes the program, and that the tests are there that it is tried by.
+func (r remedied) require(t *testing.T, row, program string, tests map[string]string) {
+	t.Helper()
 
-		if known.why != "" {
-			t.Logf("not followed by a test: %s: %s", row, known.why)
+	for _, q := range regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(row, -1) {
+		for part := range strings.SplitSeq(q[1], "…") {
+			part = strings.TrimSpace(part)
+
+			assert.True(t, r.foreign != "" || strings.Contains(program, part), "%s: the program does not say %q", row, part)
+			assert.True(t, len(r.provoked) == 0 || slices.ContainsFunc(r.provoked, func(name string) bool {
+				return strings.Contains(tests[name], part)
+			}), "%s: none of %v has %q said", row, r.provoked, part)
 		}
 	}
 
-	for row := range remedies {
-		assert.True(t, found[row], "troubleshooting.md has no row %s", row)
+	for _, name := range slices.Concat(r.provoked, r.followed) {
+		assert.Contains(t, tests, name, "%s names a test that does not exist", row)
 	}
 
-	assert.Greater(t, len(found), 60)
+	assert.NotEqual(t, r.why == "", len(r.followed) == 0, "%s: name a test, or say why there is none", row)
+
+	if r.why != "" {
+		t.Logf("not followed by a test: %s: %s", row, r.why)
+	}
 }

@@ -207,6 +207,18 @@ func TestImagesPerNode(t *testing.T) {
 	assert.NotContains(t, resources["c-worker-2-vm"].inputs, "initialization")
 }
 
+// TestSecretSchematic: kernel arguments with a token are secret in the schematic that has them.
+func TestSecretSchematic(t *testing.T) {
+	for arg, secret := range map[string]bool{
+		"siderolink.api=https://omni.lan:8090?jointoken=abc": true, "console=ttyS0": false,
+	} {
+		resources, _ := inYard(t, false, func(c *Config) {
+			c.Image = spec.Image{Factory: spec.FactoryImage{KernelArgs: []string{arg}}}
+		})
+		assert.Equal(t, secret, resources["c-schematic"].inputs["schematic"].ContainsSecrets(), arg)
+	}
+}
+
 // TestImportedDisk: a disk image becomes the system disk, over SSH, and its options are the program's.
 func TestImportedDisk(t *testing.T) {
 	resources, _ := inYard(t, false, func(c *Config) {

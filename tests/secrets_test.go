@@ -67,6 +67,12 @@ func TestNoSecretInPlainText(t *testing.T) {
 
 	require.NoError(t, r.Stack.SetConfig(t.Context(), config.Project+":tailscaleAuthKey",
 		auto.ConfigValue{Value: tailnet, Secret: true}))
+	const joinToken = "join-token-planted-0123456789abcdef"
+
+	require.NoError(t, r.Stack.SetConfigWithOptions(t.Context(), config.Project+":image.factory.kernelArgs[0]",
+		auto.ConfigValue{Value: "siderolink.api=https://omni.lan:8090?jointoken=" + joinToken, Secret: true},
+		&auto.ConfigOptions{Path: true}))
+
 	const deployKey, login = "deploy-key-planted-0123456789abcdef", "login-planted-0123456789abcdef"
 
 	require.NoError(t, r.Stack.SetConfig(t.Context(), config.Project+":secretManifests", auto.ConfigValue{
@@ -90,7 +96,7 @@ func TestNoSecretInPlainText(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(r.Lab.SSH().PrivateKey), "\n")
 	secrets := map[string]string{
 		"the API token": r.Lab.Credentials().TokenSecret, "the SSH key": lines[len(lines)/2],
-		"a deploy key": deployKey, "a registry's login": login, "the key of the tailnet": tailnet, "the registry's password": registry,
+		"a token to join Omni": joinToken, "a deploy key": deployKey, "a registry's login": login, "the key of the tailnet": tailnet, "the registry's password": registry,
 	}
 	for name, secret := range secrets {
 		assert.True(t, strings.Contains(life.shown, secret), "%s is in use", name)
@@ -137,6 +143,7 @@ func TestNoSecretInPlainText(t *testing.T) {
 			},
 			"vault-proxmox":          {"apiToken", "ssh"},
 			"vault-secrets":          {"clientConfiguration", "machineSecrets"},
+			"vault-schematic":        {"schematic"},
 			"vault-control-1-config": applied,
 			"vault-worker-1-config":  applied,
 			"vault-kubeconfig":       {"clientConfiguration", "kubeconfigRaw", "kubernetesClientConfiguration"},

@@ -44,7 +44,7 @@ func NewSchematic(ctx *pulumi.Context, name string, file talosimage.BootFile,
 		return nil, nil //nolint:nilnil // nothing is an answer
 	}
 
-	var text pulumi.StringPtrInput = pulumi.String(file.Schematic)
+	text := pulumi.String(file.Schematic).ToStringPtrOutput()
 	if spec.HideSecrets(file.Schematic) != file.Schematic {
 		text = pulumi.ToSecret(text).(pulumi.StringPtrOutput)
 	}

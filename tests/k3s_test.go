@@ -386,6 +386,21 @@ func TestK3sHA(t *testing.T) {
 	assert.Contains(t, out.String(),
 		"ha-server-1: upgrade, for K3s v1.33.6+k3s1 becomes v1.34.2+k3s1; etcd meanwhile: 2 of 3, 2 needed")
 
+	// User data configured the nodes once: what one has by hand is what its K3s starts with.
+	const file, gate = "/etc/rancher/k3s/config.yaml", "kube-apiserver-arg: feature-gates=ElasticIndexedJob=true\n"
+
+	server := r.Plan.ControlPlanes()[0]
+	text, err := r.Lab.World().GuestFile(server.Host, server.VMID, file)
+	require.NoError(t, err)
+	require.NoError(t, r.Lab.World().WriteGuestFile(server.Host, server.VMID, file, text+gate))
+
+	const refused = "its /etc/rancher/k3s/config.yaml has ElasticIndexedJob of kube-apiserver-arg: K3s does not start with " +
+		"feature gates that Kubernetes v1.34.2 does not know; remove them there"
+
+	assert.Contains(t, failPreview(t, r.Stack), "ha-server-1: "+refused)
+	assert.Contains(t, failUp(t, r.Stack), "ha-server-1 is not upgraded: "+refused)
+	require.NoError(t, r.Lab.World().WriteGuestFile(server.Host, server.VMID, file, text))
+
 	assert.Contains(t, failUp(t, r.Stack), "ha-server-1 is not upgraded: https://raw.githubusercontent.com/k3s-io/k3s/"+
 		"v1.34.2%2Bk3s1/install.sh does not have the checksum that k3s.installChecksum states: it was not run")
 	set(t, r.Stack, "k3s.installChecksum", installChecksum("v1.34.2+k3s1"))

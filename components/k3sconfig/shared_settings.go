@@ -67,13 +67,23 @@ func PlannedSharedSettings(p *plan.Plan) SharedSettings {
 
 // ReadSharedSettings are those that the configuration file of a server states.
 func ReadSharedSettings(text string) (SharedSettings, error) {
+	given, err := readOptions(text)
+	if err != nil {
+		return nil, err
+	}
+
+	return sharedOf(given), nil
+}
+
+// readOptions are the options that a configuration file of K3s has.
+func readOptions(text string) (map[string]any, error) {
 	given := map[string]any{}
 	if err := yaml.Unmarshal([]byte(text), &given); err != nil {
 		// What it says may hold a token.
 		return nil, fmt.Errorf("%s is not a YAML file of options", ConfigFile)
 	}
 
-	return sharedOf(given), nil
+	return given, nil
 }
 
 // Differing are the names of the settings in which two servers differ.

@@ -37,7 +37,7 @@ func (r *Resolver) checkK3sStart(path string, args []string, kubernetes string) 
 		for _, gate := range kubecomponents.Features(list) {
 			if minor, removed := kubecomponents.FeatureRemoved(gate, kubernetes); removed {
 				r.Problems.Add(checks.At(path, i), fmt.Sprintf("%s does not start with a feature gate that Kubernetes 1.%d removed",
-					component, minor), gate, "leave it out")
+					component, minor), gate, "leave it out, here and in the config.yaml of K3s on nodes that run")
 			}
 		}
 

@@ -17,5 +17,5 @@ type Operations struct {
 func New(o Options) Operations {
 	c := &Cluster{Options: o, connect: kubeapi.NewK3s, discovery: proxmoxvm.DiscoveryOf(o.Plan, o.Proxmox)}
 
-	return Operations{c, &Upgrades{c, rollout.New(o.Plan, o.Limiter, o.Progress)}, &Removals{c}}
+	return Operations{c, &Upgrades{Cluster: c, rollout: rollout.New(o.Plan, o.Limiter, o.Progress)}, &Removals{c}}
 }

@@ -30,7 +30,13 @@ func (c *Cluster) CheckSharedSettings(ctx context.Context, created []plan.Node) 
 	found := map[string][]string{} // what servers have, by setting
 
 	for _, server := range others {
-		have, err := c.sharedSettings(ctx, server)
+		var have k3sconfig.SharedSettings
+
+		text, err := c.configurationOf(ctx, server)
+		if err == nil {
+			have, err = k3sconfig.ReadSharedSettings(text)
+		}
+
 		if err != nil {
 			warnings.Add("k3s.serverArgs", fmt.Sprintf("could not be compared with the settings of %s, so it is unknown "+
 				"whether %s will join: %v", server.Name, namesOf(created), err), "",
@@ -77,23 +83,23 @@ func (c *Cluster) serversToJoin(created []plan.Node) []plan.Node {
 	return existing[1:]
 }
 
-// sharedSettings are those of a server, as its machine has them.
-func (c *Cluster) sharedSettings(ctx context.Context, server plan.Node) (k3sconfig.SharedSettings, error) {
+// configurationOf is the configuration file of K3s on the machine of a node. It may hold a token.
+func (c *Cluster) configurationOf(ctx context.Context, n plan.Node) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 	defer cancel()
 
-	machine, err := c.vmOf(ctx, server)
+	machine, err := c.vmOf(ctx, n)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 
 	text, err := c.Proxmox.GuestFile(ctx, machine, k3sconfig.ConfigFile)
 	if err != nil {
-		return nil, fmt.Errorf("%s could not be read through its guest agent: %w", k3sconfig.ConfigFile,
+		return "", fmt.Errorf("%s could not be read through its guest agent: %w", k3sconfig.ConfigFile,
 			c.explainRefusal(err, permissions.ReadGuestFiles))
 	}
 
-	return k3sconfig.ReadSharedSettings(text)
+	return text, nil
 }
 
 func namesOf(nodes []plan.Node) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -25,7 +26,8 @@ import (
 type Upgrades struct {
 	*Cluster
 
-	rollout *rollout.Rollout
+	rollout        *rollout.Rollout
+	checkedObjects sync.Once
 }
 
 // Upgrade runs before another version of K3s is noted of a node. Its error leaves the note as it is, so that the next
@@ -46,8 +48,14 @@ func (u *Upgrades) Upgrade(ctx context.Context, args *pulumi.ResourceHookArgs) e
 		return err
 	}
 
+	blocked := u.checkRemovedFeatures(ctx, n, from)
+
 	if u.DryRun {
-		return u.previewUpgrade(n, from)
+		return u.previewUpgrade(n, from, blocked)
+	}
+
+	if blocked != nil {
+		return fmt.Errorf("%s is not upgraded: %w", n.Name, blocked)
 	}
 
 	return u.rollout.Disrupt(ctx, n, &nodeUpgrade{clusterNode{u.Cluster, n}}, n.Name+" is not upgraded")
@@ -64,7 +72,7 @@ func versionOf(inputs resource.PropertyMap) string {
 }
 
 // previewUpgrade says in a preview what will become of the node. A refusal is an error there, too.
-func (u *Upgrades) previewUpgrade(n plan.Node, from string) error {
+func (u *Upgrades) previewUpgrade(n plan.Node, from string, blocked error) error {
 	to := u.Plan.K3s.Version
 	row := impact.NodeImpact{
 		Node: n.Name, Pool: n.Pool, Role: string(n.Role), Now: "K3s " + from, Wanted: "K3s " + to,
@@ -76,7 +84,7 @@ func (u *Upgrades) previewUpgrade(n plan.Node, from string) error {
 		row.Quorum = etcd.QuorumText(len(u.Plan.ControlPlanes()))
 	}
 
-	blocked := row.Refuse(upgradepath.CheckK3s(from, to))
+	blocked = row.Refuse(errors.Join(upgradepath.CheckK3s(from, to), blocked))
 
 	return errors.Join(blocked, u.Program.Preview(row))
 }

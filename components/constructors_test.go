@@ -106,6 +106,10 @@ func TestArguments(t *testing.T) {
 				Proxmox: api, Node: withoutAddress(n), Template: pulumi.Int(9000), Configuration: &NodeConfiguration{},
 			}),
 		},
+		{
+			"TalosNode n: Configuration needs Client and Machine",
+			node(&TalosNodeArgs{Proxmox: api, Node: n, Template: pulumi.Int(9000), Configuration: &NodeConfiguration{}}),
+		},
 		{"GPUWorkerPool g: the name of the pool is required", pool(nil)},
 		{"GPUWorkerPool g: the name of the pool is required", pool(&GPUWorkerPoolArgs{})},
 		{"GPUWorkerPool g: each node needs a name and a GPU", worker(GPUWorker{Name: "g-1"})},
@@ -122,6 +126,13 @@ func TestArguments(t *testing.T) {
 		{
 			"GPUWorkerPool g: TalosNode g-1: Proxmox is required; set it to a *proxmoxapi.Client",
 			worker(GPUWorker{Name: "g-1", Args: &TalosNodeArgs{Node: gpu}, Exists: true}),
+		},
+		{
+			"GPUWorkerPool g: g-1 and g-2 have the same name ",
+			pool(&GPUWorkerPoolArgs{Pool: "gpu", Nodes: []GPUWorker{
+				{Name: "g-1", Args: &TalosNodeArgs{Proxmox: api, Node: gpu, Template: pulumi.Int(9000)}, Exists: true},
+				{Name: "g-2", Args: &TalosNodeArgs{Proxmox: api, Node: gpu, Template: pulumi.Int(9000)}, Exists: true},
+			}}),
 		},
 	} {
 		t.Run(c.want, func(t *testing.T) {

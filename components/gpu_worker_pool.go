@@ -3,7 +3,6 @@ package components
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/hardware/mapping"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -66,6 +65,8 @@ func NewGPUWorkerPool(ctx *pulumi.Context, name string, args *GPUWorkerPoolArgs,
 		return nil, errors.New("GPUWorkerPool " + name + ": the name of the pool is required")
 	}
 
+	owners := map[string]string{}
+
 	for _, w := range args.Nodes {
 		if w.Name == "" || w.Args == nil || w.Args.Node.GPU == nil {
 			return nil, fmt.Errorf("GPUWorkerPool %s: each node needs a name and a GPU", name)
@@ -81,6 +82,14 @@ func NewGPUWorkerPool(ctx *pulumi.Context, name string, args *GPUWorkerPoolArgs,
 		if err := w.Args.check(w.Name); err != nil {
 			return nil, fmt.Errorf("GPUWorkerPool %s: %w", name, err)
 		}
+
+		for _, value := range unique(w) {
+			if other, taken := owners[value]; taken {
+				return nil, fmt.Errorf("GPUWorkerPool %s: %s and %s have the same %s", name, other, w.Name, value)
+			}
+
+			owners[value] = w.Name
+		}
 	}
 
 	var nodes []gpuNode
@@ -95,6 +104,20 @@ func NewGPUWorkerPool(ctx *pulumi.Context, name string, args *GPUWorkerPoolArgs,
 	}
 
 	return newGPUWorkerPool(ctx, name, args.Pool, nodes, opts...)
+}
+
+// unique are the values of a node that no other node of the pool may have.
+func unique(w GPUWorker) []string {
+	n := w.Args.Node
+	values := []string{
+		"resource name " + w.Name, "name " + n.Name, fmt.Sprintf("VMID %d", n.VMID), "GPU " + n.Host + " " + n.GPU.BDF,
+	}
+
+	for _, nic := range n.NICs {
+		values = append(values, "MAC address "+nic.MAC)
+	}
+
+	return values
 }
 
 func newGPUWorkerPool(ctx *pulumi.Context, name, poolName string, nodes []gpuNode,
@@ -175,7 +198,7 @@ func newMapping(ctx *pulumi.Context, name string, n plan.Node, known *proxmoxapi
 	}
 
 	m, err := mapping.NewPci(ctx, name+"-gpu", &mapping.PciArgs{
-		Name: pulumi.String(mappingName(name)), Comment: pulumi.String("GPU of " + n.Name),
+		Name: pulumi.String(plan.MappingName(name)), Comment: pulumi.String("GPU of " + n.Name),
 		Maps: mapping.PciMapTypeArray{device},
 	}, opts...)
 	if err != nil {
@@ -183,13 +206,4 @@ func newMapping(ctx *pulumi.Context, name string, n plan.Node, known *proxmoxapi
 	}
 
 	return m.Name, nil
-}
-
-// mappingName is what Proxmox VE takes for the id of a mapping: it begins with a letter.
-func mappingName(resource string) string {
-	if strings.ContainsAny(resource[:1], "0123456789") {
-		return "gpu-" + resource
-	}
-
-	return resource
 }

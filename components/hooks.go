@@ -277,7 +277,7 @@ func vmState(s rollout.Scope, report *preflight.Report, cluster string, n plan.N
 		return state, nil
 	}
 
-	replaced, err := s.Identities.Replaced(childName(cluster, n) + tokens.VMSuffix)
+	replaced, err := s.Identities.Replaced(plan.ResourceName(cluster, n) + tokens.VMSuffix)
 	if err != nil {
 		return state, spec.Problem{
 			Path: "lifecycle.replace", Rule: fmt.Sprintf("could not determine whether the node was already "+
@@ -309,7 +309,7 @@ func externalRollout(s rollout.Scope) *rollout.Rollout {
 func nodesBy(p *plan.Plan, cluster, suffix string) map[string]plan.Node {
 	nodes := map[string]plan.Node{}
 	for _, n := range p.Nodes() {
-		nodes[childName(cluster, n)+suffix] = n
+		nodes[plan.ResourceName(cluster, n)+suffix] = n
 	}
 
 	return nodes

@@ -245,7 +245,7 @@ func (b *k3sBuilder) machine(pool plan.PlannedPool, n plan.Node, after []pulumi.
 	}
 
 	args.After = append(args.After, after...)
-	name := childName(b.name, n)
+	name := plan.ResourceName(b.name, n)
 
 	if n.GPU != nil && !n.GPU.Raw {
 		if args.Mapping, err = newMapping(b.ctx, name, n, b.report.Device(n), b.child,

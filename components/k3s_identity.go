@@ -1,7 +1,6 @@
 package components
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -55,7 +54,14 @@ func newK3sIdentity(ctx *pulumi.Context, name string, p *plan.Plan, token, exist
 
 	text := pulumi.All(token, existing).ApplyT(func(both []any) (string, error) {
 		first := made
-		first.Token = cmp.Or(both[0].(string), made.Token)
+
+		if given := both[0].(string); given != "" {
+			if err := k3sconfig.CheckToken(given); err != nil {
+				return "", fmt.Errorf("k3sToken: %w", err)
+			}
+
+			first.Token = given
+		}
 
 		if files := both[1].(string); files != "" {
 			var err error

@@ -3,7 +3,6 @@ package components
 import (
 	"net"
 	"slices"
-	"strconv"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -45,11 +44,6 @@ func apiAt(address pulumi.StringPtrOutput) pulumi.StringOutput {
 	return address.Elem().ApplyT(func(address string) string {
 		return "https://" + net.JoinHostPort(address, "6443")
 	}).(pulumi.StringOutput)
-}
-
-// childName is the name of a node's resources: its place in the cluster, not what the machine is called.
-func childName(cluster string, n plan.Node) string {
-	return cluster + "-" + n.Pool + "-" + strconv.Itoa(n.Ordinal)
 }
 
 // templateInput is what to clone for a node.

@@ -378,7 +378,7 @@ func (b *builder) controlPlanes(pools []plan.PlannedPool) error {
 				return err
 			}
 
-			node, err := newNode(b.ctx, childName(b.name, n), args, b.child)
+			node, err := newNode(b.ctx, plan.ResourceName(b.name, n), args, b.child)
 			if err != nil {
 				return err
 			}
@@ -425,7 +425,7 @@ func (b *builder) workers(pool plan.PlannedPool, configure func(plan.Node) *clus
 			return err
 		}
 
-		node, err := newTalosNode(b.ctx, childName(b.name, args.Node), args, b.child)
+		node, err := newTalosNode(b.ctx, plan.ResourceName(b.name, args.Node), args, b.child)
 		if err != nil {
 			return err
 		}

@@ -107,7 +107,7 @@ func (m *talosMachines) before(n plan.Node) []pulumi.Resource {
 
 // gpuNode is a node with what is known of its GPU.
 func (m *talosMachines) gpuNode(a *clusterNode) gpuNode {
-	return gpuNode{childName(m.name, a.Node), a, m.report.Device(a.Node), m.report.Exists(a.Node)}
+	return gpuNode{plan.ResourceName(m.name, a.Node), a, m.report.Device(a.Node), m.report.Exists(a.Node)}
 }
 
 // passThrough has a node that is in no GPU pool get its GPU, if it has one.

@@ -65,7 +65,7 @@ type NodeConfiguration struct {
 	Client machine.ClientConfigurationOutput
 	// Machine is the machine configuration that the node shares with others. It is kept secret.
 	Machine pulumi.StringInput
-	// Patches are particular to the node and applied last. They are kept secret.
+	// Patches are particular to the node and applied last; nil: none. They are kept secret.
 	Patches pulumi.StringArrayInput
 	// Staged applies a changed configuration at the node's next reboot.
 	Staged bool
@@ -321,6 +321,8 @@ func (args *TalosNodeArgs) check(name string) error {
 		return fmt.Errorf("TalosNode %s: Image is required, for the node has no template", name)
 	case args.Configuration != nil && !n.Address.IsValid() && args.Discovery == nil:
 		return fmt.Errorf("TalosNode %s: a configuration cannot be applied without an address", name)
+	case args.Configuration != nil && (args.Configuration.Machine == nil || args.Configuration.Client.OutputState == nil):
+		return fmt.Errorf("TalosNode %s: Configuration needs Client and Machine", name)
 	default:
 		return nil
 	}
@@ -345,11 +347,16 @@ func (node *TalosNode) configure(ctx *pulumi.Context, c *clusterConfiguration) e
 	// Always the node itself: a node without configuration cannot be reached through another.
 	itself := node.IPAddress.Elem()
 
+	patches := c.Patches
+	if patches == nil {
+		patches = pulumi.StringArray{}
+	}
+
 	args := &machine.ConfigurationApplyArgs{
 		ClientConfiguration:       secretClient(c.Client),
 		MachineConfigurationInput: pulumi.ToSecret(c.Machine).(pulumi.StringOutput),
 		// The operator's patches may hold anything.
-		ConfigPatches: pulumi.ToSecret(c.Patches).(pulumi.StringArrayOutput),
+		ConfigPatches: pulumi.ToSecret(patches).(pulumi.StringArrayOutput),
 		Node:          itself,
 		Endpoint:      itself,
 	}

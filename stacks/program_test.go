@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/spec"
+	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/files"
 )
 
@@ -50,6 +51,8 @@ func TestClustersClash(t *testing.T) {
 	}
 	elsewhere := secondConfig()
 	elsewhere.Proxmox.Endpoint = "https://127.0.0.2:1"
+	written := secondConfig()
+	written.Proxmox.Endpoint = "HTTPS://127.0.0.1:1/api2/json"
 	wrong := apart()
 	wrong.Network.CIDR = "nonsense"
 
@@ -60,6 +63,7 @@ func TestClustersClash(t *testing.T) {
 		"same VMIDs and addresses":       {secondConfig(), clashes},
 		"same name":                      {func() Config { c := apart(); c.Cluster.Name = "k3s-dev"; return c }(), []string{"cluster k3s-dev: cluster.name", "cluster k3s-dev: pools.control.mac", "cluster k3s-dev: pools.worker.mac"}},
 		"on another Proxmox VE":          {elsewhere, nil},
+		"endpoint in other words":        {written, clashes},
 		"own VMIDs and addresses":        {apart(), nil},
 		"problem of one names its place": {wrong, []string{"cluster edge: network.cidr"}},
 	} {
@@ -106,6 +110,33 @@ func TestClustersClash(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUserDataClashes: hosts keep the user data of K3s nodes by their names, which clusters of one program must not share.
+func TestUserDataClashes(t *testing.T) {
+	clusters := make([]config.Planned, 2)
+
+	for i, c := range []Config{k3sConfig(t), k3sConfig(t)} {
+		c.Cluster.Name = []string{"edge", "shop"}[i]
+		for name, p := range c.Pools {
+			p.Names, p.VMIDs, p.Addresses = name+"-{n}", "", ""
+			c.Pools[name] = p
+		}
+
+		c.Network.Addressing = spec.AddressingAgent
+
+		p, err := c.Plan()
+		require.NoError(t, err)
+
+		clusters[i] = config.Planned{Config: c, Plan: p}
+	}
+
+	var paths []string
+	for _, p := range config.CheckDisjoint(clusters) {
+		paths = append(paths, p.Path)
+	}
+
+	assert.Subset(t, paths, []string{"cluster shop: pools.agent.names", "cluster shop: pools.server.names"})
 }
 
 // TestFilesOfAnotherOwner: credentials are not written over those of another stack or cluster, and nothing is

@@ -401,13 +401,20 @@ func TestOtherClusters(t *testing.T) {
 	// Whether a file is the protected one cannot be known here.
 	a.Protect = []string{filepath.Join(third.Path, "below a file")}
 	a.Dir, a.Cluster = dir, "edge"
-	_, err = a.Take(now.Add(4*time.Hour), func(w io.Writer) error {
+
+	var warned []string
+
+	a.Warn = func(message string) { warned = append(warned, message) }
+	kept, err := a.Take(now.Add(4*time.Hour), func(w io.Writer) error {
 		_, err := w.Write(content)
 
 		return err
 	})
-	require.Error(t, err)
+	require.NoError(t, err)
+	assert.FileExists(t, kept.Path, "the new one is sound")
 	assert.FileExists(t, third.Path)
+	require.NotEmpty(t, warned)
+	assert.Contains(t, warned[len(warned)-1], "a snapshot beyond the newest ")
 }
 
 // TestCheckCluster: a snapshot is of another cluster where its note says so, that of its encrypted form, too.

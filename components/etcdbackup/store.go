@@ -35,7 +35,7 @@ type Store struct {
 	Protect []string
 	// Recipients are those who can decrypt snapshots; nil: they are not encrypted.
 	Recipients []age.Recipient
-	// Warn is told of notes that cannot be read; nil: they are passed over in silence.
+	// Warn is told of notes that cannot be read, and of snapshots that cannot be removed; nil: it is not told.
 	Warn func(message string)
 }
 
@@ -98,7 +98,12 @@ func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 		return Snapshot{}, errors.Join(err, os.Remove(taken.Path))
 	}
 
-	return taken, s.prune()
+	// The new one is kept, whatever stays with it.
+	if err := s.prune(); err != nil && s.Warn != nil {
+		s.Warn(fmt.Sprintf("a snapshot beyond the newest %d cannot be removed: %v", s.Keep, err))
+	}
+
+	return taken, nil
 }
 
 // errSameSecond says that the cluster has a snapshot of the same second, which is as good.

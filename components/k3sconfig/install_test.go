@@ -246,7 +246,8 @@ func TestInstallAnother(t *testing.T) {
 	t.Parallel()
 
 	root := machine(t, "ID=ubuntu\nVERSION_ID=24.04\n",
-		"K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='server'\nK3S_CHECKSUM=''\nK3S_PACKAGES='qemu-guest-agent'\n")
+		"K3S_VERSION='v1.34.2+k3s1'\nK3S_ROLE='server'\nK3S_CHECKSUM=''\nK3S_PACKAGES='qemu-guest-agent'\n"+
+			"K3S_INSTALL_CHECKSUM='"+scriptSum()+"'\n")
 	calls := func() []string {
 		var found []string
 
@@ -261,7 +262,7 @@ func TestInstallAnother(t *testing.T) {
 		return found
 	}
 	want := func(k plan.PlannedK3s) {
-		require.NoError(t, os.WriteFile(filepath.Join(root, WantedFile), []byte(Wanted(&k)), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(root, WantedFile), []byte(Requested(&k)), 0o600))
 	}
 
 	log, status := install(t, root)
@@ -278,7 +279,15 @@ func TestInstallAnother(t *testing.T) {
 	require.Contains(t, log, "K3s v1.34.2+k3s1 is installed")
 	require.Empty(t, calls(), "a machine that starts again")
 
+	want(plan.PlannedK3s{Version: "v1.35.0+k3s1", InstallChecksum: strings.Repeat("0", 64)})
+
+	log, status = install(t, root)
+	require.Equal(t, 78, status, log)
+	require.Empty(t, calls())
+
+	// Without a checksum, none of an earlier version holds.
 	want(plan.PlannedK3s{Version: "v1.35.0+k3s1"})
+	require.Contains(t, read(t, filepath.Join(root, WantedFile)), "K3S_INSTALL_CHECKSUM=''\n")
 
 	// There is less room on a machine that has images.
 	log, status = install(t, root, "FREE=1048576")

@@ -41,6 +41,9 @@ func ReadServerFiles(text string) (Identity, error) {
 
 		if _, err := tls.X509KeyPair([]byte(pair.Certificate), []byte(pair.Key)); err != nil {
 			wrong = append(wrong, fmt.Sprintf("tls/%s.crt and .key are not a certificate with its key", name))
+		} else if !pair.ofK3s() {
+			wrong = append(wrong, fmt.Sprintf("tls/%s.crt and .key are not one certificate with an elliptic curve key, as K3s "+
+				"makes them: a cluster with authorities of its operator's cannot be imported", name))
 		}
 	}
 
@@ -63,6 +66,14 @@ func ReadServerFiles(text string) (Identity, error) {
 	}
 
 	return i, nil
+}
+
+// ofK3s says that an authority is as K3s makes them. It computes tokens of others in another way, and their keys have
+// other forms.
+func (p KeyPair) ofK3s() bool {
+	_, _, err := p.parse()
+
+	return err == nil && strings.Count(p.Certificate, "-----BEGIN CERTIFICATE-----") == 1
 }
 
 func unpack(text string) (map[string]string, error) {

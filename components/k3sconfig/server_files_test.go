@@ -64,6 +64,13 @@ func TestReadServerFiles(t *testing.T) {
 	_, err = ReadServerFiles(archiveOf(t, files))
 	require.EqualError(t, err, "tls/client-ca.crt and .key are not a certificate with its key, token is not the token of a server")
 
+	// K3s computes the tokens of authorities that operators made in another way.
+	files["token"], files["tls/client-ca.key"] = made.ServerToken(), made.ClientCA.Key
+	files["tls/server-ca.crt"] += made.ClientCA.Certificate
+	_, err = ReadServerFiles(archiveOf(t, files))
+	require.EqualError(t, err, "tls/server-ca.crt and .key are not one certificate with an elliptic curve key, as K3s makes "+
+		"them: a cluster with authorities of its operator's cannot be imported")
+
 	_, err = ReadServerFiles("no archive")
 	require.EqualError(t, err, "it is not a compressed tar archive in base64")
 }

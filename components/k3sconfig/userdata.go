@@ -167,6 +167,17 @@ func installation(k *plan.PlannedK3s) string {
 // datastorePause is how many seconds install.sh sleeps before it looks again for what the first server is told.
 const datastorePause = 2
 
+// Requested is Wanted for a node that runs: the checksum of an earlier installation script counts no longer, even if
+// there is none now.
+func Requested(k *plan.PlannedK3s) string {
+	text := Wanted(k)
+	if k.InstallChecksum == "" {
+		text += "K3S_INSTALL_CHECKSUM=''\n"
+	}
+
+	return text
+}
+
 // Wanted is what a node is told of the version to run, and where it is.
 func Wanted(k *plan.PlannedK3s) string {
 	wanted := fmt.Sprintf("K3S_VERSION='%s'\nK3S_CHECKSUM='%s'\n", k.Version, k.Checksum)

@@ -26,7 +26,8 @@ func (r *resolver) checkHA(path string, p *pool, s spec.VMSpec) {
 		host, priority, _ := strings.Cut(entry, ":")
 		priorities[priority], named[host] = true, true
 
-		if !haHost.MatchString(entry) || !r.HasHost(host) {
+		// A node of its own has no list of hosts.
+		if !haHost.MatchString(entry) || len(r.Spec.Proxmox.Hosts) > 0 && !r.HasHost(host) {
 			r.Problems.Add(checks.At(path+".hosts", i), "must be a host of proxmox.hosts, with a priority if it has one", entry,
 				"write it like pve1 or pve1:2")
 		}
@@ -46,7 +47,7 @@ func (r *resolver) checkHA(path string, p *pool, s spec.VMSpec) {
 	case s.HA.Apart && len(priorities) > 1:
 		r.Problems.Add(path+".apart", "cannot be kept on hosts with different priorities", strings.Join(s.HA.Hosts, ", "),
 			"leave the priorities out, or ha.apart")
-	case s.HA.Apart && len(p.members) > hosts:
+	case s.HA.Apart && hosts > 0 && len(p.members) > hosts:
 		r.Problems.Add(path+".apart", fmt.Sprintf("needs a host for each node of the pool, and there are %d for %d",
 			hosts, len(p.members)), "true", "add hosts to "+where+", or leave it out")
 	}

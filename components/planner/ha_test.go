@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/spec"
 )
@@ -189,4 +190,18 @@ func TestApartFromTheStart(t *testing.T) {
 			assert.Equal(t, test.want, strings.Join(hostsOf(placed(t, s), "worker"), " "))
 		})
 	}
+}
+
+// TestHAOfOneNode: a node of its own has no list of hosts, and may name those that it runs on.
+func TestHAOfOneNode(t *testing.T) {
+	t.Parallel()
+
+	for _, ha := range []spec.HA{{Hosts: []string{"pve1:2", "pve2"}}, {Apart: true}} {
+		n, err := NewNode(NodeArgs{Name: "web", Host: "pve1", VMID: 700, VM: spec.VMSpec{HA: &ha}})
+		require.NoError(t, err)
+		assert.Equal(t, &ha, n.HA)
+	}
+
+	_, err := NewNode(NodeArgs{Name: "web", Host: "pve1", VMID: 700, VM: spec.VMSpec{HA: &spec.HA{Hosts: []string{"pve1:x"}}}})
+	require.ErrorContains(t, err, "node.ha.hosts[0]: must be a host")
 }

@@ -54,9 +54,9 @@ func TestK3sStarts(t *testing.T) {
 
 	assert.Equal(t, []string{
 		"k3s.serverArgs[0]: kube-apiserver does not start with a feature gate that Kubernetes 1.37 removed (given: " +
-			"SidecarContainers); leave it out",
+			"SidecarContainers); leave it out, here and in the config.yaml of K3s on nodes that run",
 		"k3s.agentArgs[0]: the kubelet does not start with a feature gate that Kubernetes 1.36 removed (given: " +
-			"MemoryManager); leave it out",
+			"MemoryManager); leave it out, here and in the config.yaml of K3s on nodes that run",
 		"k3s.agentArgs[1]: the kubelet does not start with a restricted label (given: node-role.kubernetes.io/worker); " +
 			"use labels of the pool",
 		"cluster.apiServer.admission.EventRateLimit: is not enabled: k3s.serverArgs sets enable-admission-plugins without " +

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
@@ -26,7 +28,7 @@ func OfCluster(cluster string, found spec.Problems) spec.Problems {
 }
 
 // CheckDisjoint refuses what clusters of one program share and must not: names, directories of files and, on the same
-// Proxmox VE, VMIDs, MAC addresses and addresses. Nothing else can show it: none of them may exist yet.
+// Proxmox VE, VMIDs, MAC addresses, addresses and, of K3s, the names of nodes, by which their user data is stored. Nothing else can show it: none of them may exist yet.
 func CheckDisjoint(clusters []Planned) spec.Problems {
 	var problems spec.Problems
 
@@ -46,7 +48,7 @@ func CheckDisjoint(clusters []Planned) spec.Problems {
 
 	for _, c := range clusters {
 		p := c.Plan
-		path := "cluster " + p.Cluster + ": "
+		path, proxmox := "cluster "+p.Cluster+": ", server(c.Config.Proxmox.Endpoint)
 		claim(path+"cluster.name", "name", p.Cluster, p.Cluster)
 
 		if f := p.Outputs.Files; f != nil {
@@ -55,21 +57,35 @@ func CheckDisjoint(clusters []Planned) spec.Problems {
 
 		for _, n := range p.Nodes() {
 			pool := path + "pools." + n.Pool
-			claim(pool+".vmids", c.Config.Proxmox.Endpoint+" VMID ", strconv.Itoa(n.VMID), p.Cluster)
+			claim(pool+".vmids", proxmox+" VMID ", strconv.Itoa(n.VMID), p.Cluster)
 
 			for _, nic := range n.NICs {
-				claim(pool+".mac", c.Config.Proxmox.Endpoint+" MAC ", nic.MAC, p.Cluster)
+				claim(pool+".mac", proxmox+" MAC ", nic.MAC, p.Cluster)
+			}
+
+			if p.K3s != nil {
+				claim(pool+".names", proxmox+" user data ", n.Name, p.Cluster)
 			}
 
 			if n.Address.IsValid() {
-				claim(pool+".addresses", c.Config.Proxmox.Endpoint+" address ", n.Address.String(), p.Cluster)
+				claim(pool+".addresses", proxmox+" address ", n.Address.String(), p.Cluster)
 			}
 		}
 
 		if p.VIP.IsValid() {
-			claim(path+"cluster.endpoint.address", c.Config.Proxmox.Endpoint+" address ", p.VIP.String(), p.Cluster)
+			claim(path+"cluster.endpoint.address", proxmox+" address ", p.VIP.String(), p.Cluster)
 		}
 	}
 
 	return problems
+}
+
+// server is the host and port of an endpoint, which may be written in several ways.
+func server(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return endpoint
+	}
+
+	return strings.ToLower(u.Host)
 }

@@ -53,13 +53,6 @@ func plainSecrets(ctx *pulumi.Context, values map[string]string) spec.Problems {
 // printable is what keys are made of.
 var printable = regexp.MustCompile(`^[!-~]+$`)
 
-// k3sToken is a password by itself. K3s takes two other forms for something else: one that begins with the hash of an
-// authority ("K10<hash>::server:<password>"), which has colons, and bootstrapToken.
-var (
-	k3sToken       = regexp.MustCompile(`^[A-Za-z0-9._~+/=-]{16,}$`)
-	bootstrapToken = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
-)
-
 // fullToken is an API token with its secret, as Proxmox VE writes it.
 var fullToken = regexp.MustCompile(`^[^\s@!=]+@[^\s@!=]+![^\s@!=]+=[a-zA-Z0-9-]+$`)
 
@@ -85,12 +78,10 @@ func (c Config) checkSecrets() spec.Problems {
 		}
 	}
 
-	if key := c.K3sToken; key != "" && key != Placeholder &&
-		(!k3sToken.MatchString(key) || bootstrapToken.MatchString(key)) {
-		ps.Add("k3sToken",
-			"must be a password of at least 16 letters, digits and . _ ~ + / = -, and no bootstrap token or full token of K3s",
-			"",
-			"run: openssl rand -hex 32 | pulumi config set --secret k3sToken")
+	if token := c.K3sToken; token != "" && token != Placeholder {
+		if err := k3sconfig.CheckToken(token); err != nil {
+			ps.Add("k3sToken", err.Error(), "", "run: openssl rand -hex 32 | pulumi config set --secret k3sToken")
+		}
 	}
 
 	if files := c.K3sIdentity; files != "" && files != Placeholder {

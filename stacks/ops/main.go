@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"syscall"
 
@@ -23,7 +22,7 @@ func main() {
 	stop()
 
 	// What pulumi ended with is what its caller wants to know; it has said why.
-	var ended *exec.ExitError
+	var ended endedError
 	if errors.As(err, &ended) && ended.ExitCode() > 0 {
 		os.Exit(ended.ExitCode())
 	}

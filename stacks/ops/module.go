@@ -57,7 +57,7 @@ func renameModule(dir, to string) (int, error) {
 		return 0, errors.New("go.mod has no line that names the module")
 	}
 
-	from, changed := string(found[1]), 0
+	from, files := string(found[1]), map[string][]byte{}
 
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -77,12 +77,32 @@ func renameModule(dir, to string) (int, error) {
 			return err
 		}
 
-		changed++
+		files[path] = after
 
-		return os.WriteFile(path, after, 0o644)
+		return nil
 	})
+	if err != nil {
+		return 0, err
+	}
 
-	return changed, err
+	// go.mod is last: until it names the new path, the same command does the rest.
+	module := filepath.Join(dir, "go.mod")
+
+	for path, text := range files {
+		if path == module {
+			continue
+		}
+
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			return 0, err
+		}
+	}
+
+	if text, changed := files[module]; changed {
+		err = os.WriteFile(module, text, 0o644)
+	}
+
+	return len(files), err
 }
 
 // renamed is a file before and after its module has another path.

@@ -31,6 +31,13 @@ func TestModulePath(t *testing.T) {
 	_, err := renameModule(dir, "clusters")
 	require.EqualError(t, err, `"clusters" is not a path of a module that others can require: write one like `+to)
 
+	// Nothing is written where a file cannot be read.
+	broken := filepath.Join(dir, "stacks", "broken.go")
+	require.NoError(t, os.WriteFile(broken, []byte("package"), 0o600))
+	_, err = renameModule(dir, to)
+	require.ErrorContains(t, err, "broken.go")
+	require.NoError(t, os.Remove(broken))
+
 	changed, err := renameModule(dir, to)
 	require.NoError(t, err)
 	assert.Greater(t, changed, 300)

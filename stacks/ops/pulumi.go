@@ -11,13 +11,22 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/term"
+
 	"talos-proxmox/stacks/config"
 )
 
-// pulumi hands the terminal over to the CLI. An interrupt reaches it as it reaches us, and it is for it to end.
+// endedError is that of a CLI that ran and failed. It has said why.
+type endedError struct{ *exec.ExitError }
+
+// pulumi hands the terminal over to the CLI. An interrupt by its keys reaches the CLI as it reaches us, and it is for
+// the CLI to end. Without a terminal, signals reach this process alone, and are passed on: a second one would end the
+// CLI at once.
 func pulumi(dir string, args []string) error {
 	c := exec.Command("pulumi", args...)
 	c.Env = environment(args, os.Environ())
+	passOn := !term.IsTerminal(int(os.Stdin.Fd()))
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: passOn}
 
 	// A write to a pipe without a reader fails instead of ending this process.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -25,12 +34,45 @@ func pulumi(dir string, args []string) error {
 	c.Dir, c.Stdin, c.Stdout, c.Stderr = dir, os.Stdin, keepsWriting(os.Stdout), keepsWriting(os.Stderr)
 	c.WaitDelay = time.Second
 
-	// A plugin that outlives the CLI has its output, too.
-	if err := c.Run(); !errors.Is(err, exec.ErrWaitDelay) {
+	signals := make(chan os.Signal, 1)
+	if passOn {
+		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+		defer signal.Stop(signals)
+	}
+
+	if err := c.Start(); err != nil {
 		return err
 	}
 
-	return nil
+	ended := make(chan struct{})
+	defer close(ended)
+
+	go passSignals(signals, c.Process, ended)
+
+	err := c.Wait()
+
+	var failed *exec.ExitError
+
+	switch {
+	case errors.As(err, &failed):
+		return endedError{failed}
+	case errors.Is(err, exec.ErrWaitDelay): // a plugin that outlives the CLI has its output, too
+		return nil
+	default:
+		return err
+	}
+}
+
+// passSignals passes signals on to a process until it has ended.
+func passSignals(signals <-chan os.Signal, to *os.Process, ended <-chan struct{}) {
+	for {
+		select {
+		case s := <-signals:
+			_ = to.Signal(s) // it may just have ended
+		case <-ended:
+			return
+		}
+	}
 }
 
 // faster are the variables of pulumi that make it faster, as stacks/docs/speed.md advises: nodes do not wait for each

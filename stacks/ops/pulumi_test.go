@@ -2,9 +2,10 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -33,10 +34,45 @@ func TestPipe(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, reader.Close())
 
-	var exit *exec.ExitError
+	var exit endedError
 
 	require.ErrorAs(t, <-ended, &exit)
 	assert.Equal(t, 3, exit.ExitCode())
 	assert.FileExists(t, filepath.Join(dir, "done"))
 	require.NoError(t, writer.Close())
+}
+
+// TestSignals: without a terminal, a signal that reaches this process reaches the CLI, once.
+func TestSignals(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\ntrap 'echo >>caught' TERM\ntouch ready\nfor i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done\nexit 4\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "pulumi"), []byte(script), 0o700)) //nolint:gosec // it is run
+	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+
+	before := os.Stdin
+	t.Cleanup(func() { os.Stdin = before })
+
+	var err error
+	os.Stdin, err = os.Open(os.DevNull)
+	require.NoError(t, err)
+
+	ended := make(chan error)
+
+	go func() { ended <- pulumi(dir, []string{"up"}) }()
+
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(filepath.Join(dir, "ready"))
+
+		return err == nil
+	}, time.Minute, time.Millisecond)
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
+
+	var exit endedError
+
+	require.ErrorAs(t, <-ended, &exit)
+	assert.Equal(t, 4, exit.ExitCode(), "it is for the CLI to end")
+
+	caught, err := os.ReadFile(filepath.Join(dir, "caught"))
+	require.NoError(t, err)
+	assert.Equal(t, "\n", string(caught))
 }

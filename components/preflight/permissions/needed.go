@@ -220,7 +220,8 @@ func (l *privileges) gpu() {
 	// Root alone may pass a GPU by its address.
 	if !l.node.GPU.Raw {
 		l.need("Mapping.Modify", "/mapping/pci", "to make resource mappings of GPUs")
-		l.need("Mapping.Use", "/mapping/pci/"+l.node.Name, "to use resource mappings of GPUs")
+		l.need("Mapping.Use", "/mapping/pci/"+plan.MappingName(plan.ResourceName(l.plan.Cluster, l.node)),
+			"to use resource mappings of GPUs")
 	}
 }
 

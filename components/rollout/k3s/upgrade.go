@@ -164,7 +164,7 @@ func (u *nodeUpgrade) requestVersion(ctx context.Context, wanted plan.PlannedK3s
 	}
 
 	if err == nil {
-		err = u.Proxmox.WriteGuestFile(ctx, machine, k3sconfig.WantedFile, k3sconfig.Wanted(&wanted))
+		err = u.Proxmox.WriteGuestFile(ctx, machine, k3sconfig.WantedFile, k3sconfig.Requested(&wanted))
 	}
 
 	if err != nil {
@@ -187,7 +187,7 @@ func (u *nodeUpgrade) keepVersion(ctx context.Context) error {
 	}
 
 	before := *u.Plan.K3s
-	before.Version, before.Checksum = now.Kubelet, ""
+	before.Version, before.Checksum, before.InstallChecksum = now.Kubelet, "", ""
 
 	requested := u.requestVersion(ctx, before)
 

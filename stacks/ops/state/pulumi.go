@@ -25,7 +25,8 @@ import (
 // Pulumi is a stack, reached with the Automation API.
 type Pulumi struct {
 	auto.Stack
-	project string
+	project   string
+	refreshes bool
 }
 
 var _ Stack = (*Pulumi)(nil)
@@ -37,8 +38,14 @@ func On(ctx context.Context, stack auto.Stack) (*Pulumi, error) {
 		return nil, err
 	}
 
-	return &Pulumi{Stack: stack, project: settings.Name.String()}, nil
+	return &Pulumi{
+		Stack: stack, project: settings.Name.String(),
+		refreshes: settings.Options != nil && settings.Options.Refresh == "always",
+	}, nil
 }
+
+// Refreshes implements Stack.
+func (p *Pulumi) Refreshes() bool { return p.refreshes }
 
 // Open opens a stack of the project in dir, the selected one when name is empty. Which one is selected does not change.
 func Open(ctx context.Context, dir, name string, opts ...auto.LocalWorkspaceOption) (*Pulumi, error) {

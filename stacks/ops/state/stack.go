@@ -27,6 +27,8 @@ type Stack interface {
 	CheckConfig(ctx context.Context) error
 	// Answers says why Proxmox VE does not answer; nil when it does.
 	Answers(ctx context.Context) error
+	// Refreshes says that the project has each update and destroy refresh.
+	Refreshes() bool
 	// Preview shows what an update would change, and counts it by operation.
 	Preview(ctx context.Context, out io.Writer) (map[string]int, error)
 }

@@ -202,7 +202,7 @@ func (s State) Run(ctx context.Context, args []string, pulumi func(ctx context.C
 		return fmt.Errorf("pulumi %s was not run, because there is no snapshot: %w", args[0], err)
 	}
 
-	if refreshes(args) {
+	if refreshes(args, s.Stack.Refreshes()) {
 		if err := s.Stack.Answers(ctx); err != nil {
 			return fmt.Errorf("pulumi %s was not run, because a refresh would forget resources that do not answer: %w",
 				args[0], err)
@@ -225,10 +225,14 @@ func WithProgram(args []string) []string {
 	return slices.Insert(slices.Clone(args), 1, "--run-program")
 }
 
-// refreshes tells whether a command reads the resources again.
-func refreshes(args []string) bool {
+// refreshes tells whether a command reads the resources again, in a project that always does or does not.
+func refreshes(args []string, always bool) bool {
+	by := always
+
 	// The CLI takes its options from the environment, too.
-	by, _ := strconv.ParseBool(os.Getenv("PULUMI_OPTION_REFRESH"))
+	if set, err := strconv.ParseBool(os.Getenv("PULUMI_OPTION_REFRESH")); err == nil {
+		by = set
+	}
 
 	for _, a := range args[1:] {
 		switch {

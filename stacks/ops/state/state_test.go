@@ -25,6 +25,8 @@ type fake struct {
 	lost string
 	// broken is exported instead of the state.
 	broken []byte
+	// refreshes says that the project always does.
+	refreshes bool
 }
 
 func (f *fake) Name() string    { return "dev" }
@@ -72,6 +74,8 @@ func (f *fake) Resources(context.Context) ([]string, error) {
 func (f *fake) CheckConfig(context.Context) error { return f.ask("config") }
 
 func (f *fake) Answers(context.Context) error { return f.ask("answers") }
+
+func (f *fake) Refreshes() bool { return f.refreshes }
 
 func (f *fake) Preview(_ context.Context, out io.Writer) (map[string]int, error) {
 	fmt.Fprintln(out, "(what pulumi prints)")
@@ -308,6 +312,15 @@ func TestRun(t *testing.T) {
 		},
 		{
 			name: "up without one", args: []string{"up", "--refresh=false"}, asked: []string{"export"},
+			ran: []string{"up", "--refresh=false"},
+		},
+		{
+			name: "up in a project that refreshes", args: []string{"up"}, asked: []string{"export", "answers"},
+			change: func(f *fake, _ *State) { f.refreshes = true }, ran: []string{"up"},
+		},
+		{
+			name: "up without one in a project that refreshes", args: []string{"up", "--refresh=false"},
+			change: func(f *fake, _ *State) { f.refreshes = true }, asked: []string{"export"},
 			ran: []string{"up", "--refresh=false"},
 		},
 		{

@@ -273,7 +273,7 @@ func readState(s rollout.Scope, report *preflight.Report, cluster pulumi.Resourc
 // vmState is what is known of the VM of a node that is there.
 func vmState(s rollout.Scope, report *preflight.Report, cluster string, n plan.Node) (proxmoxvm.State, error) {
 	state := report.VMState(n)
-	if !slices.Contains(s.Plan.Replace, n.Name) || report.AbsentVMIDs()[n.VMID] {
+	if !s.Plan.Replaces(n.Name) || report.AbsentVMIDs()[n.VMID] {
 		return state, nil
 	}
 

@@ -3,7 +3,6 @@ package components
 import (
 	"errors"
 	"net/netip"
-	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -303,7 +302,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*k3sNodeArgs, err
 	}
 
 	args := &k3sNodeArgs{
-		Node: n, Origin: k3sOrigin(pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
+		Node: n, Origin: k3sOrigin(pool.Image), Rebalance: p.Rebalance, Replace: p.Replaces(n.Name),
 		AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(),
 		Snippets: p.K3s.Snippets, UserData: b.userData(n), Hooks: b.hooks.of(b.hooks.checkVMIDFree),
 		Private:   p.SSH != nil && p.SSH.Username == "root",

@@ -1,8 +1,6 @@
 package components
 
 import (
-	"slices"
-
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/hookutil"
@@ -26,7 +24,7 @@ func checkSharedSettings(ctx *pulumi.Context, h k3sHooks, report *preflight.Repo
 			return err
 		}
 
-		if !report.Exists(n) || report.Incomplete(n) || slices.Contains(p.Replace, n.Name) && !state.Replaced {
+		if !report.Exists(n) || report.Incomplete(n) || p.Replaces(n.Name) && !state.Replaced {
 			created = append(created, n)
 		}
 	}

@@ -31,7 +31,7 @@ func newServerReplacementOrder(p *plan.Plan) *replacementOrder {
 
 func replacementOrderOf(p *plan.Plan, role spec.Role, places int) *replacementOrder {
 	for _, n := range p.Nodes() {
-		if (n.Role == spec.RoleControlPlane) == (role == spec.RoleControlPlane) && slices.Contains(p.Replace, n.Name) {
+		if (n.Role == spec.RoleControlPlane) == (role == spec.RoleControlPlane) && p.Replaces(n.Name) {
 			return &replacementOrder{parallel: places}
 		}
 	}
@@ -59,7 +59,7 @@ func (o *replacementOrder) add(last pulumi.Resource) {
 // are replaced come first. A dead one counts as away until then, and no other would get its turn.
 func replacedFirst(p *plan.Plan, pools []plan.PlannedPool) []plan.PlannedPool {
 	rank := func(nodes ...plan.Node) int {
-		if slices.ContainsFunc(nodes, func(n plan.Node) bool { return slices.Contains(p.Replace, n.Name) }) {
+		if slices.ContainsFunc(nodes, func(n plan.Node) bool { return p.Replaces(n.Name) }) {
 			return 0
 		}
 

@@ -42,7 +42,7 @@ func (m *talosMachines) node(pool plan.PlannedPool, n plan.Node) (*clusterNode, 
 
 	args := &clusterNode{
 		TalosNodeArgs: TalosNodeArgs{
-			Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: slices.Contains(p.Replace, n.Name),
+			Node: n, Origin: origin(p, pool.Image), Rebalance: p.Rebalance, Replace: p.Replaces(n.Name),
 			AgentTimeout: p.AgentTimeout.String(), Firewall: pool.FirewallRules(), Proxmox: m.proxmox,
 		},
 		hooks: m.hooks.of(m.hooks.checkVMIDFree), companions: m.hooks.ofCompanions(m.report), after: m.before(n),

@@ -69,7 +69,7 @@ func (c *checker) checkUserData(ctx context.Context) error {
 
 	for _, n := range c.Plan.Nodes() {
 		// Of other nodes, the user data stay as they are.
-		if !c.Absent[n.VMID] && !slices.Contains(c.Plan.Replace, n.Name) {
+		if !c.Absent[n.VMID] && !c.Plan.Replaces(n.Name) {
 			continue
 		}
 

@@ -76,7 +76,7 @@ func CheckRules(ctx context.Context, p *plan.Plan, api Proxmox, dryRun bool, arg
 	vmid := int(hookutil.Number(inputs, "vmId"))
 
 	pool, n, planned := vmidentity.NodeByVMID(p, vmid)
-	if !planned || deleted && (slices.Contains(p.Replace, n.Name) || asPlanned(inputs, pool.FirewallRules())) {
+	if !planned || deleted && (p.Replaces(n.Name) || asPlanned(inputs, pool.FirewallRules())) {
 		return nil
 	}
 

@@ -82,7 +82,7 @@ func (f FinalCheck) warnOfMissing(ctx context.Context, kube *kubeapi.Client, nod
 
 	for _, n := range f.Plan.Nodes() {
 		if f.Inventory == nil || !f.Inventory.Exists(n) || f.Limiter.isJoining(n.Name) ||
-			slices.Contains(f.Plan.ForceRemove, n.Name) {
+			f.Plan.DeclaredDead(n.Name) {
 			continue
 		}
 

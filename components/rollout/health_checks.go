@@ -124,11 +124,11 @@ func (s Scope) CheckWorkers(nodes []kubeapi.Node, name string) error {
 // isMissing says that a worker that Kubernetes does not know is away, and not yet to come for the first time. One in
 // lifecycle.forceRemove is known to be dead: the operator does without it.
 func (s Scope) isMissing(n plan.Node) bool {
-	if slices.Contains(s.Plan.ForceRemove, n.Name) {
+	if s.Plan.DeclaredDead(n.Name) {
 		return false
 	}
 
-	return slices.Contains(s.Plan.Replace, n.Name) || s.Inventory != nil && s.Inventory.Exists(n)
+	return s.Plan.Replaces(n.Name) || s.Inventory != nil && s.Inventory.Exists(n)
 }
 
 // allJoin says that all of some planned nodes are set up in this update, while others wait.
@@ -152,7 +152,7 @@ func (s Scope) joins(n plan.Node) bool {
 		return false
 	case s.Inventory.AbsentVMIDs()[n.VMID]:
 		return true
-	case !slices.Contains(s.Plan.Replace, n.Name) || s.Plan.K3s != nil && n.Role == spec.RoleControlPlane:
+	case !s.Plan.Replaces(n.Name) || s.Plan.K3s != nil && n.Role == spec.RoleControlPlane:
 		return false
 	}
 

@@ -37,7 +37,7 @@ func (r *Resolver) CheckLeaving(p *plan.Plan) {
 	for _, n := range p.Nodes() {
 		named[n.Name] = true
 
-		if n.Protection && slices.Contains(l.Replace, n.Name) {
+		if n.Protection && p.Replaces(n.Name) {
 			r.Problems.Add("lifecycle.replace", "names a node whose VM is protected", n.Name,
 				"set protection to false for its pool, and run 'pulumi up' before")
 		}
@@ -52,7 +52,7 @@ func (r *Resolver) CheckLeaving(p *plan.Plan) {
 
 	for _, name := range l.ForceRemove {
 		// One that is not named has left the configuration, which is what the key is for.
-		if named[name] && !slices.Contains(l.Replace, name) {
+		if named[name] && !p.Replaces(name) {
 			r.Warn("lifecycle.forceRemove", "has no effect on a node that stays", name,
 				"take it out of its pool to remove it, or name it in lifecycle.replace to recreate it")
 		}

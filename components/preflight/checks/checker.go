@@ -76,7 +76,7 @@ func New(p *plan.Plan, proxmox Proxmox) *Checker {
 
 // Recreates says that this update makes the VM of a node again.
 func (c *Checker) Recreates(n plan.Node) bool {
-	return slices.Contains(c.Plan.Replace, n.Name) || slices.Contains(c.Incomplete, n.Name)
+	return c.Plan.Replaces(n.Name) || slices.Contains(c.Incomplete, n.Name)
 }
 
 // MaxReaders bounds how many VMs are asked at once for what takes them long.

@@ -1,8 +1,6 @@
 package vms
 
 import (
-	"slices"
-
 	"talos-proxmox/components/proxmoxapi"
 )
 
@@ -20,7 +18,7 @@ func (c *Checker) WarnPlacementDrift() {
 
 	for _, n := range c.Plan.Nodes() {
 		if v, there := at[n.VMID]; there && v.Name == n.Name && v.Host != n.Host &&
-			!slices.Contains(c.Plan.Replace, n.Name) {
+			!c.Plan.Replaces(n.Name) {
 			c.Warnings.Add("placement", n.Name+" is on host "+v.Host+", but the plan would create it on "+n.Host,
 				"rebalance: false", "it stays there; set placement.rebalance to move it by migration")
 		}

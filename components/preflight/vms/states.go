@@ -302,5 +302,5 @@ func (c *Checker) checkDatastores(ctx context.Context, nodes []plan.Node, vms []
 // datastores until the state is refreshed.
 func (c *Checker) mayChange(n plan.Node, v proxmoxapi.VM, settings *proxmoxapi.Settings) bool {
 	return settings != nil && settings.Current != nil && v.Host == n.Host && !c.Plan.Teardown &&
-		!slices.Contains(c.Plan.Replace, n.Name)
+		!c.Plan.Replaces(n.Name)
 }

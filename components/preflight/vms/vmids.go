@@ -44,7 +44,7 @@ func (c *Checker) CheckVMIDs() {
 func (c *Checker) checkNameFree(n plan.Node) {
 	for _, v := range c.VMs {
 		if v.Name != n.Name || v.Template || v.Container || !vmidentity.OfCluster(v, c.Plan) ||
-			v.Unreachable && slices.Contains(c.Plan.ForceRemove, n.Name) {
+			v.Unreachable && c.Plan.DeclaredDead(n.Name) {
 			continue
 		}
 

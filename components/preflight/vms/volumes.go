@@ -49,7 +49,7 @@ func (c *Checker) checkMoves(ctx context.Context, nodes []plan.Node, vms []proxm
 	var shared map[string]bool
 
 	for i, n := range nodes {
-		if settings[i] == nil || vms[i].Host == n.Host || slices.Contains(c.Plan.Replace, n.Name) {
+		if settings[i] == nil || vms[i].Host == n.Host || c.Plan.Replaces(n.Name) {
 			continue
 		}
 

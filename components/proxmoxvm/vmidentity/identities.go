@@ -101,7 +101,7 @@ func (i *Identities) LeavingControlPlanes(ctx context.Context) ([]proxmoxapi.VM,
 // nodes that are declared dead and have no other VM, unless there are fewer of these.
 func DeclaredDead(p *plan.Plan, v proxmoxapi.VM, unplanned []proxmoxapi.VM) bool {
 	if v.Name != "" {
-		return slices.Contains(p.ForceRemove, v.Name)
+		return p.DeclaredDead(v.Name)
 	}
 
 	nameless := 0

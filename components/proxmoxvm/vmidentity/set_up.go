@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"talos-proxmox/components/plan"
@@ -38,7 +37,7 @@ func CheckSetUp(node string, found Found, owner []string) error {
 // what runs.
 func (i *Identities) checkSetUp(ctx context.Context, f Found) error {
 	_, n, planned := NodeByVMID(i.plan, f.VM.ID)
-	if i.SetUpOn == nil || original(f) != "" || planned && slices.Contains(i.plan.Replace, n.Name) {
+	if i.SetUpOn == nil || original(f) != "" || planned && i.plan.Replaces(n.Name) {
 		return nil
 	}
 

@@ -83,7 +83,7 @@ func (i *Identities) CheckReleased() error {
 				Path: "pools", Rule: "the removal of a node " + afterRelease, Value: m.Name,
 				Remedy: "put the node back, run 'pulumi up', then remove it",
 			}
-		case !m.replaced && slices.Contains(i.plan.Replace, n.Name):
+		case !m.replaced && i.plan.Replaces(n.Name):
 			return spec.Problem{
 				Path: "lifecycle.replace", Rule: afterRelease, Value: n.Name,
 				Remedy: "take it out of the list, run 'pulumi up', then name it again",

@@ -25,7 +25,7 @@ func (i *Identities) checkUnrecorded(ctx context.Context, f Found) error {
 		return nil
 	}
 
-	if slices.Contains(i.plan.ForceRemove, f.VM.Name) {
+	if i.plan.DeclaredDead(f.VM.Name) {
 		return i.ctx.Log.Warn(fmt.Sprintf("%s is deleted, and the state does not have whether its node has joined the "+
 			"cluster: if Kubernetes lists it, delete it there ('kubectl delete node %s'), and, if it was a control plane of "+
 			"Talos, its etcd member ('talosctl etcd members', 'talosctl etcd remove-member')", f.VM.Label(), f.VM.Name), nil)

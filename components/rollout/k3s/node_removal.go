@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/impact"
@@ -48,7 +47,7 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Work, error) {
 		n.server, n.shutDown = &server, server.Leaving && n.isShutDown(ctx, n.leavingNode, server)
 	}
 
-	n.dead = n.dead || slices.Contains(n.Plan.ForceRemove, n.name)
+	n.dead = n.dead || n.Plan.DeclaredDead(n.name)
 
 	if err := n.CheckDisruption(ctx, impact.EffectRemove); err != nil {
 		return rollout.Work{}, err

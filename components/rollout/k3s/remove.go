@@ -56,13 +56,13 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		gone, err := r.machineGone(ctx, l)
 
 		switch {
-		case errors.Is(err, proxmoxapi.ErrHostUnreachable) && slices.Contains(r.Plan.Replace, l.name):
+		case errors.Is(err, proxmoxapi.ErrHostUnreachable) && r.Plan.Replaces(l.name):
 			// FindUnreachable says what can be done there.
 		case errors.Is(err, vmidentity.ErrOtherVM):
 			return err
 		case err != nil:
 			return fmt.Errorf("%s: could not determine whether its machine is the one that joined: %w", l.name, err)
-		case !gone && !slices.Contains(r.Plan.Replace, l.name):
+		case !gone && !r.Plan.Replaces(l.name):
 			if !r.DryRun {
 				r.Limiter.Fail(l.name)
 			}
@@ -77,7 +77,7 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 
 	// Of a host that does not answer, Proxmox VE deletes no VM.
 	kept := vmidentity.FindUnreachable(ctx, r.Proxmox, r.Plan, l.name)
-	if kept != nil && !slices.Contains(r.Plan.ForceRemove, l.name) {
+	if kept != nil && !r.Plan.DeclaredDead(l.name) {
 		return kept.BlocksRemoval()
 	}
 

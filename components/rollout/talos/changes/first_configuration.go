@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -55,7 +54,7 @@ func (r *Changes) ConfigureExisting(ctx context.Context, args *pulumi.ResourceHo
 
 	if r.DryRun {
 		// What a node runs that is replaced is lost with it.
-		if slices.Contains(r.Plan.Replace, c.Name) || talosapi.Unconfigured(ctx, c.Target) {
+		if r.Plan.Replaces(c.Name) || talosapi.Unconfigured(ctx, c.Target) {
 			return nil
 		}
 

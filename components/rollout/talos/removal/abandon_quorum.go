@@ -89,6 +89,6 @@ func (r *Removals) abandonQuorum(ctx context.Context, l leavingNode) error {
 func (r *Removals) recoversFromSnapshot(l leavingNode) bool {
 	return r.Plan.RecoverFrom != "" && l.planned != nil && l.role == spec.RoleControlPlane &&
 		!slices.ContainsFunc(r.Plan.ControlPlanes(), func(n plan.Node) bool {
-			return !r.Inventory.AbsentVMIDs()[n.VMID] && !slices.Contains(r.Plan.Replace, n.Name)
+			return !r.Inventory.AbsentVMIDs()[n.VMID] && !r.Plan.Replaces(n.Name)
 		})
 }

@@ -58,7 +58,7 @@ func (r *Removals) missingVotes(l leavingNode, members []etcd.Member) string {
 	var names []string
 
 	for _, n := range r.Plan.ControlPlanes() {
-		if n.Name == l.Name || slices.Contains(r.Plan.ForceRemove, n.Name) {
+		if n.Name == l.Name || r.Plan.DeclaredDead(n.Name) {
 			continue
 		}
 

@@ -3,7 +3,6 @@ package removal
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -57,7 +56,7 @@ func (r *Removals) readLeavingNode(ctx context.Context, args *pulumi.ResourceHoo
 		l.Name = strings.TrimSuffix(args.Name, tokens.ConfigurationSuffix)
 	}
 
-	l.forced = slices.Contains(r.Plan.ForceRemove, l.Name)
+	l.forced = r.Plan.DeclaredDead(l.Name)
 
 	return l, nil
 }

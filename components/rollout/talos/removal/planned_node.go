@@ -2,7 +2,6 @@ package removal
 
 import (
 	"context"
-	"slices"
 
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
@@ -18,7 +17,7 @@ func (r *Removals) removePlanned(ctx context.Context, l leavingNode) (done bool,
 		return true, r.bootstrap.CheckDataKept(ctx, l.Name, l.role, l.credentials)
 	case r.readdressed(ctx, l):
 		return true, nil
-	case !slices.Contains(r.Plan.Replace, l.planned.Name):
+	case !r.Plan.Replaces(l.planned.Name):
 		return true, r.refuseReplacement(ctx, l)
 	default:
 		return false, nil

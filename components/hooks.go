@@ -3,7 +3,6 @@ package components
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -18,7 +17,6 @@ import (
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/vmrestart"
-	"talos-proxmox/components/spec"
 	"talos-proxmox/components/tokens"
 )
 
@@ -268,32 +266,6 @@ func readState(s rollout.Scope, report *preflight.Report, cluster pulumi.Resourc
 	}
 
 	return s.Identities.WarnUnrecorded()
-}
-
-// vmState is what is known of the VM of a node that is there.
-func vmState(s rollout.Scope, report *preflight.Report, cluster string, n plan.Node) (proxmoxvm.State, error) {
-	state := report.VMState(n)
-	if !s.Plan.Replaces(n.Name) || report.AbsentVMIDs()[n.VMID] {
-		return state, nil
-	}
-
-	replaced, err := s.Identities.Replaced(plan.ResourceName(cluster, n) + tokens.VMSuffix)
-	if err != nil {
-		return state, spec.Problem{
-			Path: "lifecycle.replace", Rule: fmt.Sprintf("could not determine whether the node was already "+
-				"replaced: %v", err),
-			Value: n.Name, Remedy: "run 'pulumi up' again, or take the node out of the list",
-		}
-	}
-
-	state.Replaced = replaced
-
-	// New nodes are refused by preflight.
-	if !replaced && s.Plan.Apply == spec.ApplyStaged && !s.Plan.Teardown {
-		return state, spec.StagedCannotConfigure(n.Name)
-	}
-
-	return state, nil
 }
 
 // externalRollout restarts the VMs of nodes that the program does not bootstrap: only the VM is waited for, and its

@@ -19,17 +19,6 @@ import (
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 )
 
-// replaceIncomplete replaces an incomplete VM where the state, too, says that its creation failed: either alone means
-// nothing.
-func replaceIncomplete(incomplete bool) []pulumi.ResourceOption {
-	if !incomplete {
-		return nil
-	}
-
-	// The engine's own word for a resource that was made and could not be initialized.
-	return []pulumi.ResourceOption{pulumi.ReplaceOnChanges([]string{"#initerror"})}
-}
-
 // CheckComplete is a hook that runs before a VM is changed. It refuses to go on where the state has more than there is:
 // after a failure the engine asks the provider once more, which compares the state with the program, finds nothing to
 // do, and would call the VM finished.

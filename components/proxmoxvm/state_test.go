@@ -28,12 +28,6 @@ func (s oneConfig) Config(context.Context, proxmoxapi.VM) (proxmoxapi.VMConfig, 
 	return s.config, nil
 }
 
-// TestReplaceIncomplete: a VM is replaced only when Proxmox VE shows that it is incomplete.
-func TestReplaceIncomplete(t *testing.T) {
-	assert.Len(t, replaceIncomplete(true), 1)
-	assert.Empty(t, replaceIncomplete(false))
-}
-
 // TestCheckComplete: what the state has of a VM must be there before it is changed, and before it is called finished.
 func TestCheckComplete(t *testing.T) {
 	args := func(disk map[string]any) *pulumi.ResourceHookArgs {

@@ -5,7 +5,6 @@ package proxmoxvm
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/google/uuid"
@@ -17,45 +16,6 @@ import (
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 )
-
-// CloudInit is what a cloud-init drive states.
-type CloudInit struct {
-	// Address with the length of the network, and the router. Invalid: the machine asks DHCP.
-	Address netip.Prefix
-	Gateway netip.Addr
-	// Nameservers may be empty.
-	Nameservers []netip.Addr
-	// UserData is the volume of the user data; nil: Proxmox VE writes its own.
-	UserData pulumi.StringInput
-}
-
-// Args are the arguments of a VM, whatever runs in it.
-type Args struct {
-	Node plan.Node
-	// Description is kept by the VM.
-	Description string
-	// Template is the VMID of the template to clone, Image the volume that is booted otherwise.
-	Template     pulumi.IntInput
-	Image        pulumi.StringInput
-	CloudInit    *CloudInit
-	Mapping      pulumi.StringInput
-	AgentTimeout string
-	// Rebalance moves the VM to its host.
-	Rebalance bool
-	// Replace replaces the VM once: when it becomes true, unless State says that this was done.
-	Replace bool
-	// Incomplete replaces it, if the state says that its creation failed.
-	Incomplete bool
-	// State is that of an existing VM.
-	State State
-	// Hooks of the VM; nil: none.
-	Hooks *pulumi.ResourceHookBinding
-	// After names what must be done before the VM is created or changed.
-	After []pulumi.Resource
-}
-
-// recreated says that the update replaces the VM.
-func (a *Args) recreated() bool { return a.Replace && !a.State.Replaced || a.Incomplete }
 
 // New creates the VM of a node.
 func New(ctx *pulumi.Context, name string, args *Args, opts ...pulumi.ResourceOption) (*vm.VirtualMachine, error) {

@@ -217,7 +217,8 @@ func (b *k3sBuilder) pools(pools []plan.PlannedPool, order *replacementOrder) er
 			// The first server.
 			if len(b.Nodes) == 1 {
 				b.Endpoint = endpointOf(b.Plan, last.IPAddress)
-				b.Kubeconfig, b.KubeconfigExpiry = b.identity.kubeconfig(b.Endpoint), b.identity.kubeconfigExpiry()
+				b.Kubeconfig = kubeconfigOutput(b.Plan.Cluster, b.identity.identity, b.identity.administrator, b.Endpoint)
+				b.KubeconfigExpiry = kubeconfigExpiry(b.identity.administrator)
 				b.SSHPrivateKey = b.identity.sshPrivateKey()
 			}
 

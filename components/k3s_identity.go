@@ -90,19 +90,7 @@ func newK3sIdentity(ctx *pulumi.Context, name string, p *plan.Plan, token, exist
 		return kept, errors.Join(sameNetworks(kept, k), sameToken(kept, all[1].(string)), sameIdentity(kept, all[2].(string)))
 	})).(pulumi.StringOutput)
 
-	issued := id.identity.ApplyT(func(text string) (string, error) {
-		i, err := k3sconfig.ReadIdentity(text)
-		if err != nil {
-			return "", err
-		}
-
-		return i.Administrator(now)
-	}).(pulumi.StringOutput)
-
-	id.issued, err = newSecretStash(ctx, name+"-administrator", issued, parent,
-		// Another authority would not know it.
-		pulumi.ReplaceWith([]pulumi.Resource{id.keeps}), pulumi.ReplacementTrigger(pulumi.String(k3sconfig.Term(now))))
-	if err != nil {
+	if id.issued, err = newAdministrator(ctx, name, id.identity, id.keeps, now, parent); err != nil {
 		return nil, err
 	}
 
@@ -190,40 +178,6 @@ func sameNetworks(identity string, k *plan.PlannedK3s) error {
 	hold("k3s.serviceCIDR", services, k.Services.String())
 
 	return problems.Err()
-}
-
-// kubeconfig is an administrator's.
-func kubeconfig(cluster, identity, administrator, endpoint string) (string, error) {
-	i, err := k3sconfig.ReadIdentity(identity)
-	if err != nil {
-		return "", err
-	}
-
-	pair, err := k3sconfig.ReadAdministrator(administrator)
-	if err != nil {
-		return "", err
-	}
-
-	return i.Kubeconfig(cluster, endpoint, pair)
-}
-
-// kubeconfig is the administrator's for an endpoint, secret. No node has to answer for it.
-func (id *k3sIdentity) kubeconfig(endpoint pulumi.StringOutput) pulumi.StringOutput {
-	return pulumi.ToSecret(pulumi.All(id.identity, id.administrator, endpoint).ApplyT(func(all []any) (string, error) {
-		return kubeconfig(id.plan.Cluster, all[0].(string), all[1].(string), all[2].(string))
-	})).(pulumi.StringOutput)
-}
-
-// kubeconfigExpiry is when the administrator's certificate expires.
-func (id *k3sIdentity) kubeconfigExpiry() pulumi.StringOutput {
-	return pulumi.Unsecret(id.administrator.ApplyT(func(text string) (string, error) {
-		administrator, err := k3sconfig.ReadAdministrator(text)
-		if err != nil {
-			return "", err
-		}
-
-		return administrator.NotAfter()
-	})).(pulumi.StringOutput)
 }
 
 // sshPrivateKey logs in to the nodes, secret; empty where none is generated.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/client"
-	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/cluster"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
 	"talos-proxmox/components/hookutil"
@@ -477,23 +476,8 @@ func (b *builder) start() (pulumi.Resource, error) {
 		}
 	}
 
-	// Where nothing is set, the provider's default is no input.
-	var renewal pulumi.StringPtrInput
-	if b.plan.KubeconfigRenewal > 0 {
-		renewal = pulumi.String(b.plan.KubeconfigRenewal.String())
-	}
-
-	kubeconfig, err := cluster.NewKubeconfig(b.ctx, b.name+"-kubeconfig", &cluster.KubeconfigArgs{
-		ClientConfiguration: cluster.KubeconfigClientConfigurationArgs{
-			CaCertificate:     b.credentials.CaCertificate(),
-			ClientCertificate: b.credentials.ClientCertificate(),
-			ClientKey:         b.credentials.ClientKey(),
-		},
-		Node: first, Endpoint: first, CertificateRenewalDuration: renewal,
-	}, b.child,
+	kubeconfig, err := newTalosKubeconfig(b.ctx, b.name, b.plan, b.credentials, first, b.child,
 		pulumi.DependsOn(after),
-		// It is never replaced: that it is in the state says that the cluster has been bootstrapped.
-		pulumi.AdditionalSecretOutputs([]string{"kubeconfigRaw", "kubernetesClientConfiguration", "clientConfiguration"}),
 		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{
 			BeforeCreate: []*pulumi.ResourceHook{b.hooks.bootstrap, b.hooks.waitReady},
 		}))

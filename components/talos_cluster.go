@@ -503,6 +503,7 @@ func (b *builder) start() (pulumi.Resource, error) {
 }
 
 // checked are the credentials of the cluster, known when its etcd was found to be one: no node is configured before.
+// That is looked at in each update, like the final check, whether or not a resource has a step.
 func (b *builder) checked(c machine.ClientConfigurationOutput) machine.ClientConfigurationOutput {
 	return c.ApplyT(func(client machine.ClientConfiguration) (machine.ClientConfiguration, error) {
 		ctx := hookutil.Interruptible(b.ctx.Context())

@@ -14,7 +14,7 @@ import (
 
 	"talos-proxmox/components/etcdbackup"
 	"talos-proxmox/components/impact"
-	"talos-proxmox/stacks/ops/preview"
+	"talos-proxmox/stacks/ops/impactcmd"
 	"talos-proxmox/tests/engine"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/talos"
@@ -121,7 +121,7 @@ func impactTable(t *testing.T, r *rehearsal.Rehearsal) map[string]impact.NodeImp
 func impactTableIn(t *testing.T, r *rehearsal.Rehearsal, printed *engine.Transcript) map[string]impact.NodeImpact {
 	t.Helper()
 
-	rows, _, err := preview.Impact(t.Context(), r.Stack, printed)
+	rows, _, err := impactcmd.Impact(t.Context(), r.Stack, printed)
 	require.NoError(t, err)
 
 	found := map[string]impact.NodeImpact{}
@@ -597,7 +597,7 @@ func TestIllegalJump(t *testing.T) {
 
 	assert.Contains(t, failPreview(t, r.Stack), refused)
 
-	rows, _, err := preview.Impact(t.Context(), r.Stack, newOutput(t))
+	rows, _, err := impactcmd.Impact(t.Context(), r.Stack, newOutput(t))
 	require.ErrorContains(t, err, refused)
 	require.NotContains(t, err.Error(), "preview failed", "only what says why")
 	assert.Equal(t, strings.TrimPrefix(refused, "pair-control-1: "), rows[0].Refused)

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/components/impact"
-	"talos-proxmox/stacks/ops/preview"
+	"talos-proxmox/stacks/ops/impactcmd"
 	"talos-proxmox/stacks/ops/state"
 )
 
@@ -31,7 +31,7 @@ func impactOf(o *options) *cobra.Command {
 				progress = os.Stderr
 			}
 
-			rows, warnings, err := preview.Impact(c.Context(), s.Stack.(*state.Pulumi).Stack, progress)
+			rows, warnings, err := impactcmd.Impact(c.Context(), s.Stack.(*state.Pulumi).Stack, progress)
 
 			for _, w := range warnings {
 				fmt.Fprintln(os.Stderr, "warning: "+strings.TrimPrefix(w, "warning: "))

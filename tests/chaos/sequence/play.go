@@ -11,7 +11,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 
-	"talos-proxmox/stacks/ops/preview"
+	"talos-proxmox/stacks/ops/impactcmd"
 	"talos-proxmox/tests/chaos/faults"
 	"talos-proxmox/tests/lab/journal"
 	"talos-proxmox/tests/lab/talos"
@@ -46,7 +46,7 @@ func (c *cluster) play(ctx context.Context, m *Model, s Step) (p Played, err err
 		return p, err
 	}
 
-	rows, _, err := preview.Impact(ctx, c.r.Stack, c.log)
+	rows, _, err := impactcmd.Impact(ctx, c.r.Stack, c.log)
 
 	switch {
 	case f.Refused == Preview && err == nil:

@@ -9,11 +9,6 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// RejectedError is what a node says of a configuration that it refuses. Asking again does not change that.
-type RejectedError struct{ Words string }
-
-func (e RejectedError) Error() string { return "it refuses its configuration: " + e.Words }
-
 // NeedsReboot asks a node whether it takes a configuration only with a reboot. Nothing is applied. The error is a
 // RejectedError where the node does not take the configuration at all. From Talos 1.14 on, nodes take all without, and
 // do not say what waits for a reboot: impact.WaitsForReboot does.

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/siderolabs/talos/pkg/machinery/client"
@@ -21,8 +22,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"talos-proxmox/components/wait"
 )
@@ -138,88 +137,27 @@ func answers(ctx context.Context, t Target) error {
 	return conn.Close()
 }
 
-// service is one Talos service, as far as it is waited for: those that are have a health check.
-type service struct {
-	state   string
-	healthy bool
+// with asks one node something, within the bound of one question.
+func with(ctx context.Context, t Target, c Credentials, ask func(context.Context, *client.Client) error) error {
+	return within(ctx, wait.RequestTimeout, t, c, ask)
 }
 
-func (s service) up() bool { return s.state == "Running" && s.healthy }
+// within asks one node something that may take longer.
+func within(ctx context.Context, bound time.Duration, t Target, c Credentials,
+	ask func(context.Context, *client.Client) error,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
 
-// String is what a service does that is not up.
-func (s service) String() string {
-	if s.state == "Running" {
-		return "running, not healthy yet"
-	}
-
-	return orNot(s.state)
-}
-
-// services lists the services of the node that api is connected to.
-func services(ctx context.Context, api *client.Client) (map[string]service, error) {
-	reply, err := api.ServiceList(ctx)
+	api, err := dial(ctx, t, c)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	defer api.Close() // nothing is left to be written
+
+	if err := checkMachine(ctx, api, t); err != nil {
+		return err
 	}
 
-	found := map[string]service{}
-
-	for _, message := range reply.GetMessages() {
-		for _, s := range message.GetServices() {
-			h := s.GetHealth()
-			found[s.GetId()] = service{state: s.GetState(), healthy: h.GetHealthy() && !h.GetUnknown()}
-		}
-	}
-
-	return found, nil
-}
-
-// brief says in few words why a call failed. Decoding a node's configuration fails here as it does on the node, and
-// what is quoted of it is cut in either case.
-func brief(err error) string {
-	if clock, is := wait.Clock(err.Error()); is {
-		return clock.Error()
-	}
-
-	s, ok := status.FromError(err)
-	if !ok {
-		return keysOnly(err.Error())
-	}
-
-	if s.Code() == codes.Unavailable {
-		// The transport's message ends with the reason: "... dial tcp 10.0.0.11:50000: connect: connection refused".
-		parts := strings.Split(strings.TrimSuffix(s.Message(), `"`), ": ")
-
-		return parts[len(parts)-1]
-	}
-
-	return keysOnly(s.Message())
-}
-
-// unknownKeys is how Talos begins to quote what it does not know, everything below it included.
-const unknownKeys = "unknown keys found during decoding:"
-
-// keysOnly leaves of what Talos quotes the keys that lead to the first value: that may be a password.
-func keysOnly(message string) string {
-	words, quoted, unknown := strings.Cut(message, unknownKeys)
-	if !unknown {
-		return words
-	}
-
-	var path []string
-
-	for line := range strings.Lines(strings.TrimSpace(quoted)) {
-		key, value, isKey := strings.Cut(strings.TrimLeft(line, " -"), ":")
-		if !isKey {
-			break
-		}
-
-		path = append(path, key)
-
-		if strings.TrimSpace(value) != "" {
-			break
-		}
-	}
-
-	return words + unknownKeys + " " + strings.Join(path, ".")
+	return ask(ctx, api)
 }

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
@@ -17,7 +16,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"talos-proxmox/components/etcd"
-	"talos-proxmox/components/wait"
 )
 
 // ErrNoEtcd means that no control plane told the members of etcd.
@@ -223,29 +221,4 @@ func RemoveEtcdMember(ctx context.Context, via Target, c Credentials, m etcd.Mem
 	}
 
 	return fmt.Errorf("%s does not remove the etcd member %s: %s", via.Name, m, brief(err)) // its words are enough
-}
-
-// with asks one node something, within the bound of one question.
-func with(ctx context.Context, t Target, c Credentials, ask func(context.Context, *client.Client) error) error {
-	return within(ctx, wait.RequestTimeout, t, c, ask)
-}
-
-// within asks one node something that may take longer.
-func within(ctx context.Context, bound time.Duration, t Target, c Credentials,
-	ask func(context.Context, *client.Client) error,
-) error {
-	ctx, cancel := context.WithTimeout(ctx, bound)
-	defer cancel()
-
-	api, err := dial(ctx, t, c)
-	if err != nil {
-		return err
-	}
-	defer api.Close() // nothing is left to be written
-
-	if err := checkMachine(ctx, api, t); err != nil {
-		return err
-	}
-
-	return ask(ctx, api)
 }

@@ -13,7 +13,6 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
 	"talos-proxmox/components/wait"
 )
@@ -105,16 +104,4 @@ func OtherMachineError(t Target, vm, shown string) error {
 	return fmt.Errorf("another machine answers at %s: it shows SMBIOS UUID %q, and %s has %s. Nothing was sent to "+
 		"it. Find what has the address (a VM or a machine with the same address, an old DHCP lease), take it off the "+
 		"network, then run 'pulumi up' again", t.Address, shown, vm, t.UUID)
-}
-
-// notTaken says why a node has not taken a configuration. Only a RejectedError is final.
-func notTaken(node string, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case client.StatusCode(err) == codes.InvalidArgument:
-		return RejectedError{brief(err)}
-	default:
-		return fmt.Errorf("%s does not take the configuration: %s", node, brief(err)) // its words are enough
-	}
 }

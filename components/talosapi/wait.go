@@ -2,7 +2,6 @@ package talosapi
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"talos-proxmox/components/wait"
@@ -31,12 +30,4 @@ func WaitReady(ctx context.Context, nodes []Target, c Credentials, bound time.Du
 	return wait.Until(ctx, bound, progress, func(ctx context.Context) error {
 		return probes.missing(ctx)
 	})
-}
-
-func orNot(state string) string {
-	if state == "" {
-		return "not started yet"
-	}
-
-	return strings.ToLower(state)
 }

@@ -18,9 +18,6 @@ var locks = regexp.MustCompile(`VM is locked \([a-z-]+\)|can't lock file '[^']*'
 // Lock is what a message of Proxmox VE says of a lock; empty where it is of something else.
 func Lock(message string) string { return locks.FindString(message) }
 
-// lockPause is how long a client waits before it repeats what a lock has refused.
-const lockPause = 5 * time.Second
-
 // refusal is why a change was refused for now, and for how long, before anything was done: by a lock, or by a server
 // that limits requests. It is empty for another error.
 func (c *Client) refusal(err error) (why string, pause time.Duration) {
@@ -102,3 +99,9 @@ func (c *Client) sameVM(vm VM) func(context.Context) error {
 
 // always is for what is no VM's.
 func always(context.Context) error { return nil }
+
+// begunError is what went wrong while the end of a task was waited for. The task itself goes on, so that its request is
+// not sent again, whatever it was.
+type begunError struct{ error }
+
+func (e begunError) Unwrap() error { return e.error }

@@ -3,6 +3,7 @@ package proxmoxapi
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -236,3 +237,6 @@ func (e failedError) Error() string {
 
 // silent says that a call was handed on to a host which did not answer: from 595 on, a status is the proxy's own.
 func (e failedError) hostUnreachable() bool { return e.code >= 595 && e.code <= 599 }
+
+// untrusted says that it was this machine that has refused the server.
+func untrusted(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }

@@ -2,13 +2,10 @@ package machineconfig
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
-	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
@@ -150,116 +147,6 @@ func operatorPatches(patches []spec.Patch) []spec.Patch {
 // programPatches are the patches that the program makes itself.
 func programPatches(patches []spec.Patch) []spec.Patch {
 	return slices.DeleteFunc(slices.Clone(patches), func(patch spec.Patch) bool { return patch.Origin != ownPatch })
-}
-
-// clusterNetworks are what is required of the networks of pods and services, which only patches change.
-func clusterNetworks(p *plan.Plan) []requirement {
-	return []requirement{
-		{
-			rule: "the first networks of pods and services must be of the IP version of network.cidr " + p.Network.String() +
-				": the Kubernetes API server does not start with others",
-			unpatched: spec.Problem{
-				Path: "network.cidr", Rule: "must be of the IP version of the networks of pods and services, " +
-					constants.DefaultIPv4PodCIDR + " and " + constants.DefaultIPv4ServiceCIDR +
-					": the Kubernetes API server does not start otherwise", Value: p.Network.String(),
-				Remedy: "set networks for both in cluster.patches, for example " +
-					"cluster: {network: {podSubnets: [fd00:10:244::/56], serviceSubnets: [fd00:10:96::/112]}}",
-			},
-			broken: func(cfg talosconfig.Provider) bool {
-				pods, services := clusterNetworksOf(cfg)
-				other := func(all []netip.Prefix) bool {
-					return len(all) > 0 && p.Network.IsValid() && all[0].Addr().Is6() != p.Network.Addr().Is6()
-				}
-
-				return other(pods) || other(services)
-			},
-		},
-		{
-			rule: "the networks of pods and services must not hold that of the nodes, network.cidr " + p.Network.String(),
-			unpatched: spec.Problem{
-				Path: "network.cidr", Rule: "must not lie in the networks of pods and services, " +
-					constants.DefaultIPv4PodCIDR + " and " + constants.DefaultIPv4ServiceCIDR, Value: p.Network.String(),
-				Remedy: "choose another one for the nodes, or set others for pods and services in a patch " +
-					"(cluster.network.podSubnets, serviceSubnets)",
-			},
-			broken: func(cfg talosconfig.Provider) bool {
-				pods, services := clusterNetworksOf(cfg)
-
-				// One that holds these and much else does no harm by itself.
-				return slices.ContainsFunc(slices.Concat(pods, services), func(own netip.Prefix) bool {
-					return own.Contains(p.Network.Addr()) && p.Network.Bits() >= own.Bits()
-				})
-			},
-		},
-		{
-			rule: "the networks of pods and services must not overlap",
-			broken: func(cfg talosconfig.Provider) bool {
-				pods, services := clusterNetworksOf(cfg)
-
-				return slices.ContainsFunc(services, func(services netip.Prefix) bool {
-					return slices.ContainsFunc(pods, services.Overlaps)
-				})
-			},
-		},
-	}
-}
-
-// checkAddresses: Talos takes no address of the networks of pods and services for that of a node, and these hide what
-// else has one. Both configurations are of the same node: without patches, and with all.
-func (c *checker) checkAddresses(
-	p *plan.Plan, pool plan.PlannedPool, node plan.Node, base, patched talosconfig.Provider,
-	patches []spec.Patch,
-) {
-	all := p.FixedAddresses()
-	if a, ok := pool.FixedAddress(node); ok {
-		all = append(all, a)
-	}
-
-	for _, a := range all {
-		in := func(own netip.Prefix) bool { return a.In(own, p.Network) }
-		hidden := func(cfg talosconfig.Provider) bool {
-			pods, services := clusterNetworksOf(cfg)
-
-			return slices.ContainsFunc(pods, in) || a.Node && slices.ContainsFunc(services, in)
-		}
-
-		switch {
-		case !hidden(patched):
-		case hidden(base):
-			c.note(&c.problems, spec.Problem{
-				Path: a.Path, Rule: "must not lie in the networks of pods and services, " + constants.DefaultIPv4PodCIDR +
-					" and " + constants.DefaultIPv4ServiceCIDR, Value: a.Value,
-				Remedy: "choose another address, or set others for pods and services in a patch " +
-					"(cluster.network.podSubnets, serviceSubnets)",
-			})
-		default:
-			c.note(&c.problems, blame(base, patches, node, "the networks of pods and services must not hold an address of "+
-				a.Path, hidden))
-		}
-	}
-}
-
-// clusterNetworksOf are the networks of pods and services; Talos refuses other texts by itself.
-func clusterNetworksOf(cfg talosconfig.Provider) (pods, services []netip.Prefix) {
-	n := cfg.K8sNetworkConfig()
-	if n == nil {
-		n = &v1alpha1.ClusterConfig{} // the defaults
-	}
-
-	valid := func(all []netip.Prefix) []netip.Prefix {
-		return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return !p.IsValid() })
-	}
-
-	return valid(n.PodCIDRs()), valid(n.ServiceCIDRs())
-}
-
-func prefixTexts(prefixes []netip.Prefix) []string {
-	texts := make([]string, 0, len(prefixes))
-	for _, p := range prefixes {
-		texts = append(texts, p.String())
-	}
-
-	return texts
 }
 
 // clusterEndpoint is empty where the configuration has none.

@@ -139,3 +139,55 @@ func kubeSpan(cfg talosconfig.Provider) bool {
 
 	return k != nil && k.Enabled()
 }
+
+// clusterNetworks are what is required of the networks of pods and services, which only patches change.
+func clusterNetworks(p *plan.Plan) []requirement {
+	return []requirement{
+		{
+			rule: "the first networks of pods and services must be of the IP version of network.cidr " + p.Network.String() +
+				": the Kubernetes API server does not start with others",
+			unpatched: spec.Problem{
+				Path: "network.cidr", Rule: "must be of the IP version of the networks of pods and services, " +
+					constants.DefaultIPv4PodCIDR + " and " + constants.DefaultIPv4ServiceCIDR +
+					": the Kubernetes API server does not start otherwise", Value: p.Network.String(),
+				Remedy: "set networks for both in cluster.patches, for example " +
+					"cluster: {network: {podSubnets: [fd00:10:244::/56], serviceSubnets: [fd00:10:96::/112]}}",
+			},
+			broken: func(cfg talosconfig.Provider) bool {
+				pods, services := clusterNetworksOf(cfg)
+				other := func(all []netip.Prefix) bool {
+					return len(all) > 0 && p.Network.IsValid() && all[0].Addr().Is6() != p.Network.Addr().Is6()
+				}
+
+				return other(pods) || other(services)
+			},
+		},
+		{
+			rule: "the networks of pods and services must not hold that of the nodes, network.cidr " + p.Network.String(),
+			unpatched: spec.Problem{
+				Path: "network.cidr", Rule: "must not lie in the networks of pods and services, " +
+					constants.DefaultIPv4PodCIDR + " and " + constants.DefaultIPv4ServiceCIDR, Value: p.Network.String(),
+				Remedy: "choose another one for the nodes, or set others for pods and services in a patch " +
+					"(cluster.network.podSubnets, serviceSubnets)",
+			},
+			broken: func(cfg talosconfig.Provider) bool {
+				pods, services := clusterNetworksOf(cfg)
+
+				// One that holds these and much else does no harm by itself.
+				return slices.ContainsFunc(slices.Concat(pods, services), func(own netip.Prefix) bool {
+					return own.Contains(p.Network.Addr()) && p.Network.Bits() >= own.Bits()
+				})
+			},
+		},
+		{
+			rule: "the networks of pods and services must not overlap",
+			broken: func(cfg talosconfig.Provider) bool {
+				pods, services := clusterNetworksOf(cfg)
+
+				return slices.ContainsFunc(services, func(services netip.Prefix) bool {
+					return slices.ContainsFunc(pods, services.Overlaps)
+				})
+			},
+		},
+	}
+}

@@ -1,7 +1,6 @@
 package manifests
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -18,10 +17,9 @@ import (
 const (
 	ciliumName = "cilium-install"
 	// ciliumCLI installs Cilium 1.16 and later.
-	ciliumCLI   = "quay.io/cilium/cilium-cli:v0.19.7"
-	valuesDir   = "/values"
-	valuesFile  = "values.yaml"
-	jobAttempts = 100
+	ciliumCLI  = "quay.io/cilium/cilium-cli:v0.19.7"
+	valuesDir  = "/values"
+	valuesFile = "values.yaml"
 )
 
 // cilium is the installation by a job (Talos: Deploying Cilium CNI, method 5), with the settings given there. Talos
@@ -113,20 +111,4 @@ func servicesValues(p *plan.Plan) map[string]any {
 	}
 
 	return values
-}
-
-// merged lays values over others, block by block, as Helm does.
-func merged(base, over map[string]any) map[string]any {
-	out := maps.Clone(base)
-
-	for key, value := range over {
-		below, block := out[key].(map[string]any)
-		if nested, ok := value.(map[string]any); ok && block {
-			out[key] = merged(below, nested)
-		} else {
-			out[key] = value
-		}
-	}
-
-	return out
 }

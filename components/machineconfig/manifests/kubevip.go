@@ -96,7 +96,3 @@ func kubePrism() []corev1.EnvVar {
 
 // kubePrismHost is where it listens on every node.
 const kubePrismHost = "localhost"
-
-func typeOf(version, kind string) metav1.TypeMeta {
-	return metav1.TypeMeta{APIVersion: version, Kind: kind}
-}

@@ -4,15 +4,11 @@
 package manifests
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
@@ -67,41 +63,4 @@ func Inline(p *plan.Plan) ([]Manifest, error) {
 	}
 
 	return all, nil
-}
-
-// encode writes objects as YAML documents, without the status that only a server gives them.
-func encode(objects []runtime.Object) (string, error) {
-	var docs []string
-
-	for _, object := range objects {
-		text, err := json.Marshal(object)
-		if err != nil {
-			return "", err
-		}
-
-		var tree map[string]any
-		if err := json.Unmarshal(text, &tree); err != nil {
-			return "", err
-		}
-
-		delete(tree, "status")
-
-		doc, err := yaml.Marshal(tree)
-		if err != nil {
-			return "", err
-		}
-
-		docs = append(docs, string(doc))
-	}
-
-	return strings.Join(docs, "---\n"), nil
-}
-
-// onControlPlanes has pods run on control planes only, whatever their taints, and before there is a pod network.
-func onControlPlanes(spec corev1.PodSpec) corev1.PodSpec {
-	spec.HostNetwork = true
-	spec.NodeSelector = map[string]string{"node-role.kubernetes.io/control-plane": ""}
-	spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-
-	return spec
 }

@@ -45,15 +45,6 @@ type Proxmox interface {
 	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
 }
 
-// Machine is a VM as the state has it.
-type Machine struct {
-	VMID       int
-	Name, UUID string
-	Tags       []string
-	// Disks are the positions of those that the state has.
-	Disks []string
-}
-
 // Verdict says whose the VM with a VMID is.
 type Verdict string
 
@@ -67,12 +58,6 @@ const (
 	// VerdictUnknown says that Proxmox VE does not tell.
 	VerdictUnknown Verdict = "unknown"
 )
-
-// Found is a VM as Proxmox VE has it.
-type Found struct {
-	VM     proxmoxapi.VM
-	Config proxmoxapi.VMConfig
-}
 
 // Comparison is what a comparison came to.
 type Comparison struct {

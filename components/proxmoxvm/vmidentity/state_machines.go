@@ -1,7 +1,6 @@
 package vmidentity
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,18 +17,6 @@ import (
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/tokens"
 )
-
-// stateMachine is a VM as the state had it when the run began.
-type stateMachine struct {
-	Machine
-	urn pulumi.URN
-	// replaced says that it has the mark of a replacement.
-	replaced bool
-	// setUp says that the state has what was set up on it: the configuration of Talos, or that K3s has joined.
-	setUp bool
-	// setUpOn is the UUID that the machine had then; empty: the state does not tell.
-	setUpOn string
-}
 
 // ReadStateAfter reads the state when a resource is registered: the engine reads no state that is empty. What could not
 // be read is reported where it is needed. Call it before resources with hooks are registered.
@@ -304,39 +291,3 @@ func (i *Identities) StateUUID(ctx context.Context, name string) string {
 
 	return i.state[name].UUID
 }
-
-// CheckLeaving says why what runs in a VM of the state must not be taken down before the VM is deleted: another VM has
-// its VMID. It asks Proxmox VE again. name is that of the VM's resource. The UUID is the one that the VM shows, or one
-// that no machine shows.
-func (i *Identities) CheckLeaving(ctx context.Context, name string) (uuid string, err error) {
-	if i == nil {
-		return noUUID, nil
-	}
-
-	if err := i.waitRead(ctx); err != nil {
-		return noUUID, fmt.Errorf("%s: %w", strings.TrimSuffix(name, tokens.VMSuffix), err)
-	}
-
-	i.mu.Lock()
-	m, known := i.state[name]
-	i.mu.Unlock()
-
-	if !known {
-		return noUUID, fmt.Errorf("%s: %w", strings.TrimSuffix(name, tokens.VMSuffix), ErrUnknown)
-	}
-
-	c, err := i.check(ctx, m.Machine, m.urn)
-	if c.Verdict == VerdictUnknown {
-		return noUUID, fmt.Errorf("%s: %w: %s", m.Name, ErrUnknown, c.Why)
-	}
-
-	// What would keep its VM is heard before the node is taken down.
-	if err == nil {
-		err = errors.Join(m.checkDeletable(c.Found), i.checkOnce(m.VMID))
-	}
-
-	return cmp.Or(c.Found.Config.UUID, noUUID), err
-}
-
-// noUUID is the UUID of no machine.
-const noUUID = "of no VM"

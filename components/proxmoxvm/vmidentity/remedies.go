@@ -1,0 +1,39 @@
+package vmidentity
+
+import (
+	"fmt"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
+)
+
+// forget is what to do about a VM that another has taken the VMID of.
+func forget(urn pulumi.URN) string {
+	return fmt.Sprintf("Give that VM another VMID and run 'pulumi up --refresh'; or remove the node's VM from the "+
+		"state ('pulumi "+
+		"state delete "+
+		"--target-dependents '%s'', see recovery.md) and choose other VMIDs", urn)
+}
+
+// deleteUnused is what to do about a VM that is off and has never run.
+func deleteUnused(v proxmoxapi.VM) string {
+	return fmt.Sprintf("A run was interrupted while it created the VM, and the VM holds no data: delete it ('qm "+
+		"destroy %d --purge' on "+
+		"host %s), then run 'pulumi up --refresh'", v.ID, v.Host)
+}
+
+// deleteSuccessor is what to do about a VM that a run has made in the place of the one that the state has, and did not
+// come to note.
+func deleteSuccessor(p *plan.Plan, f Found) string {
+	if untouched(p, f) {
+		return deleteUnused(f.VM)
+	}
+
+	return fmt.Sprintf("It was created for this node after the state was written: by a run that was interrupted, "+
+		"with another copy of the state, or before the state was restored. Run 'pulumi up --refresh', which adds "+
+		"it to the state. If that fails with the same message, and the VM is not a node of the cluster ('kubectl "+
+		"get nodes'), delete it ('qm stop %d', 'qm destroy %d "+
+		"--purge' on host %s), then run 'pulumi up --refresh' again", f.VM.ID, f.VM.ID, f.VM.Host)
+}

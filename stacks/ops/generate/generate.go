@@ -15,52 +15,17 @@ import (
 	"strings"
 
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
-	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/talosapi"
 )
 
-// Options of Stack.
-type Options struct {
-	// Access is how Proxmox VE is reached.
-	Access proxmoxapi.Access
-	// Tag or VMIDs ("401-449,501") say which VMs are the cluster's.
-	Tag, VMIDs string
-	// Talosconfig is the file of an administrator.
-	Talosconfig string
-	// ControlPlane is the address of one, where the talosconfig has none.
-	ControlPlane string
-}
-
-// Result is a stack file, and what there is to know about it.
-type Result struct {
-	// Cluster is its name.
-	Cluster string
-	// File is the text of the stack file.
-	File []byte
-	// Secrets are what the stack file lacks: values to be set with 'pulumi config set --secret'.
-	Secrets []Secret
-	// Notes are what was guessed, left out, or cannot be known.
-	Notes []string
-}
-
 // Proxmox is what is asked of Proxmox VE; *proxmoxapi.Client answers it.
 type Proxmox interface {
 	VMs(ctx context.Context) ([]proxmoxapi.VM, error)
 	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
 	Mappings(ctx context.Context) (map[string][]proxmoxapi.Mapped, error)
-}
-
-// machine is one node: its VM, and what runs in it.
-type machine struct {
-	vm       proxmoxapi.VM
-	settings map[string]string
-	// address by which it answered; its configuration and its system follow.
-	address netip.Addr
-	config  talosconfig.Provider
-	system  talosapi.System
 }
 
 // Stack writes the stack file of what stands.

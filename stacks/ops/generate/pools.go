@@ -19,14 +19,6 @@ type pool struct {
 	nodes map[int]*machine
 }
 
-func role(m *machine) string {
-	if m.config.Machine().Type().IsControlPlane() {
-		return "controlplane"
-	}
-
-	return "worker"
-}
-
 var numbered = regexp.MustCompile(`^(.*?)(0*)([1-9]\d*)$`)
 
 // pools groups the machines. A name without a number is a pool of its own.

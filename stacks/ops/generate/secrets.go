@@ -14,13 +14,6 @@ import (
 	"talos-proxmox/stacks/config"
 )
 
-// Secret is a value of the configuration that may be secret.
-type Secret struct {
-	// Path of the key, as 'pulumi config set --path' takes it.
-	Path string
-	Text string
-}
-
 // secretPatch is a patch that may hold a secret, such as the password of a registry or the key of a tailnet.
 type secretPatch string
 

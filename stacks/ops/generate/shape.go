@@ -9,9 +9,6 @@ import (
 	"talos-proxmox/components/proxmoxapi"
 )
 
-// tree is a part of a stack file.
-type tree = map[string]any
-
 var (
 	diskPosition = regexp.MustCompile(`^(scsi|virtio|sata|ide)\d+$`)
 	sizeOf       = regexp.MustCompile(`^(\d+)([MGT])$`)
@@ -183,11 +180,6 @@ func (w *writer) nics(m *machine, t tree) {
 	}
 
 	t["nics"] = nics
-}
-
-// mac is that of the first network interface.
-func mac(m *machine) string {
-	return strings.ToUpper(proxmoxapi.Properties(m.settings["net0"])["virtio"])
 }
 
 // gpu is the address of the GPU that is passed through; empty without one.

@@ -12,12 +12,6 @@ import (
 	"talos-proxmox/components/talosapi"
 )
 
-// talos is what is asked of control planes; package talosapi answers it.
-type talos struct {
-	secrets func(context.Context, []talosapi.Target, talosapi.Credentials) (*secrets.Bundle, error)
-	founded func(context.Context, []talosapi.Target, talosapi.Credentials) bool
-}
-
 // running is what the cluster runs with.
 func (c *cluster) running(ctx context.Context, endpoints []string, credentials talosapi.Credentials) (*secrets.Bundle,
 	error,

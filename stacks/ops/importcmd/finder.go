@@ -6,61 +6,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/luthermonson/go-proxmox"
-
-	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/tokens"
 )
 
-// Proxmox is what is asked of Proxmox VE; *proxmoxapi.Client answers it.
-type Proxmox interface {
-	Find(ctx context.Context, vmid int) (proxmoxapi.VM, bool, error)
-	Config(ctx context.Context, vm proxmoxapi.VM) (proxmoxapi.VMConfig, error)
-	Links(ctx context.Context, vm proxmoxapi.VM) ([]proxmoxapi.Link, error)
-	Files(ctx context.Context, host, datastore string) (map[string]int64, error)
-	Snippets(ctx context.Context, host, datastore string) (map[string]int64, error)
-	Mappings(ctx context.Context) (map[string][]proxmoxapi.Mapped, error)
-	HAResources(ctx context.Context) (map[string]bool, error)
-	FirewallRules(ctx context.Context, vm proxmoxapi.VM) ([]proxmox.FirewallRule, error)
-}
-
-// verdict says what becomes of a resource.
-type verdict string
-
-const (
-	found  verdict = "found"
-	absent verdict = "absent" // the next update makes it
-	again  verdict = "again"  // the next update makes it again, which changes nothing
-)
-
-// outcome is what was found out about one resource.
-type outcome struct {
-	verdict verdict
-	name    string
-	remark  string
-	// id and state go into the file, where the resource was found. Without a state, the provider reads it.
-	id    string
-	state *planned
-}
-
 // placeholder is what the engine writes where an id is to be filled in.
 const placeholder = "<PLACEHOLDER>"
-
-// finder looks for resources.
-type finder struct {
-	proxmox Proxmox
-	// secrets returns the file of the cluster's secrets; none where there is no cluster yet.
-	secrets func(ctx context.Context) (string, error)
-	// identity is the name of what a cluster of K3s is known by; empty with Talos.
-	identity string
-	// given says that the configuration has it (k3sIdentity).
-	given bool
-	// owner are the tags that all VMs of the cluster have.
-	owner []string
-	// anything says that something was found on Proxmox VE.
-	anything bool
-}
 
 // kinds says how resources of a type are found. Components and providers are not in it: they are no more than state.
 var kinds = map[string]func(f *finder, ctx context.Context, p planned) (outcome, error){
@@ -168,15 +119,6 @@ func (f *finder) findResource(ctx context.Context, w *wanted, entry map[string]a
 	}
 
 	return o, nil
-}
-
-// exists is a resource that is on Proxmox VE.
-func (f *finder) exists(id, remark string, state planned) (outcome, error) {
-	f.anything = true
-	// A preview does not know it, and the provider looks for it there.
-	state.outputs["id"] = id
-
-	return outcome{verdict: found, id: id, remark: remark, state: &state}, nil
 }
 
 // vm finds a VM by its VMID. The UUID that would tell whose it is was lost with the state: it has to have the cluster's
@@ -320,11 +262,4 @@ func (f *finder) stash(_ context.Context, p planned) (outcome, error) {
 	}
 
 	return outcome{verdict: again, remark: remark}, nil
-}
-
-// number reads a number of an event.
-func number(from map[string]any, field string) float64 {
-	n, _ := from[field].(float64) // what is no number is none
-
-	return n
 }

@@ -20,27 +20,12 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
-	"talos-proxmox/components/atomicfile"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/tokens"
 	"talos-proxmox/stacks/ops/state"
 )
-
-// Options of Write.
-type Options struct {
-	// Dir is where the files go; it is made with mode 0700.
-	Dir string
-	// Secrets is the file of a secrets bundle ("talosctl gen secrets"), Talosconfig that of an administrator's
-	// talosconfig. The cluster's secrets come from one of them.
-	Secrets, Talosconfig string
-	// ControlPlane is the address of one, where neither the configuration nor the talosconfig states it, and no guest
-	// agent reports it.
-	ControlPlane string
-	// Out is told what was found.
-	Out io.Writer
-}
 
 // Files are what Write has written.
 type Files struct {
@@ -132,10 +117,4 @@ func report(out io.Writer, all []outcome) error {
 	}
 
 	return t.Flush()
-}
-
-// private writes a file that only its owner can read, in the place of one that may be there.
-func private(path string, text []byte) error {
-	return atomicfile.Write(filepath.Dir(path), atomicfile.Text(text),
-		func(temporary string) error { return os.Rename(temporary, path) })
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/plugin"
+
+	"talos-proxmox/components/atomicfile"
 )
 
 // wanted is what the program wants and the state does not have, as a file for pulumi import.
@@ -159,4 +161,17 @@ func certain(value any) (any, bool) {
 	default:
 		return v, true
 	}
+}
+
+// private writes a file that only its owner can read, in the place of one that may be there.
+func private(path string, text []byte) error {
+	return atomicfile.Write(filepath.Dir(path), atomicfile.Text(text),
+		func(temporary string) error { return os.Rename(temporary, path) })
+}
+
+// number reads a number of an event.
+func number(from map[string]any, field string) float64 {
+	n, _ := from[field].(float64) // what is no number is none
+
+	return n
 }

@@ -19,20 +19,9 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/components/atomicfile"
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/tokens"
 )
-
-// cluster is where the secrets come from: its control planes know them.
-type cluster struct {
-	options Options
-	plan    *plan.Plan
-	proxmox Proxmox
-	talos   talos
-	// written is the file that they were written to; empty: they were not.
-	written string
-}
 
 // unfounded says why there is nothing to compare.
 const unfounded = "no control plane has been configured yet: there is no cluster that has secrets"

@@ -11,12 +11,6 @@ import (
 	"talos-proxmox/components/cloudinit"
 )
 
-// ConfigFile is where K3s reads its options.
-const ConfigFile = "/etc/rancher/k3s/config.yaml"
-
-// manifestsDir is where servers deploy files from (K3s: Auto-Deploying Manifests).
-const manifestsDir = "/var/lib/rancher/k3s/server/manifests/"
-
 // Differ says what a node was told otherwise than it would be told now, in the words of the configuration. The version
 // is no part of it, and neither are labels, taints, and addresses of servers that came later.
 func Differ(then, now string) []string {
@@ -124,4 +118,17 @@ func settings(c cloudinit.Config) map[string]any {
 	}
 
 	return found
+}
+
+// proxyOf are the lines of proxy that a node was told.
+func proxyOf(c cloudinit.Config) string {
+	var lines []string
+
+	for line := range strings.Lines(content(c, installFile)) {
+		if strings.HasPrefix(line, exports) {
+			lines = append(lines, line)
+		}
+	}
+
+	return strings.Join(lines, "")
 }

@@ -63,19 +63,6 @@ func directMirrors(p *plan.Plan) []string {
 
 const exports = "export "
 
-// proxyOf are the lines of proxy that a node was told.
-func proxyOf(c cloudinit.Config) string {
-	var lines []string
-
-	for line := range strings.Lines(content(c, installFile)) {
-		if strings.HasPrefix(line, exports) {
-			lines = append(lines, line)
-		}
-	}
-
-	return strings.Join(lines, "")
-}
-
 // packageSources are where apt gets packages, and through what; nil: as the image has it.
 func packageSources(p *plan.Plan) *cloudinit.Apt {
 	var apt cloudinit.Apt

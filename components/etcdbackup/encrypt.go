@@ -12,14 +12,8 @@ import (
 	"filippo.io/age"
 )
 
-// extension is that of encrypted snapshots, and magic what they begin with.
-const (
-	extension = ".age"
-	magic     = "age-encryption.org/"
-)
-
-// errEncrypted says why nothing can be recovered from a file as it is.
-var errEncrypted = errors.New("it is encrypted: decrypt it with 'go run ./stacks/ops etcd decrypt <file>'")
+// extension is that of encrypted snapshots.
+const extension = ".age"
 
 // Recipients are those who can decrypt snapshots: the holders of the identities of keys or, without keys, whoever knows
 // the passphrase. Without both, there are none, and snapshots are kept in plain text.
@@ -70,14 +64,6 @@ func Decrypt(from io.Reader, to io.Writer, identities ...age.Identity) error {
 	_, err = io.Copy(to, r)
 
 	return err
-}
-
-// isEncrypted looks at the beginning of a file.
-func isEncrypted(f *os.File) bool {
-	begin := make([]byte, len(magic))
-	_, err := f.ReadAt(begin, 0)
-
-	return err == nil && string(begin) == magic
 }
 
 // verifyEncrypted holds a file that cannot be read to its hash.

@@ -155,3 +155,17 @@ func (s *Snapshot) count(path string) (err error) {
 		return nil
 	})
 }
+
+// errEncrypted says why nothing can be recovered from a file as it is.
+var errEncrypted = errors.New("it is encrypted: decrypt it with 'go run ./stacks/ops etcd decrypt <file>'")
+
+// magic is what encrypted files begin with.
+const magic = "age-encryption.org/"
+
+// isEncrypted looks at the beginning of a file.
+func isEncrypted(f *os.File) bool {
+	begin := make([]byte, len(magic))
+	_, err := f.ReadAt(begin, 0)
+
+	return err == nil && string(begin) == magic
+}

@@ -18,12 +18,6 @@ import (
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 )
 
-const (
-	packageName = "talos-proxmox"
-	// version of the package; it goes up with every change of the schema.
-	version = "0.1.0"
-)
-
 func main() {
 	err := provider.Main(packageName, func(host *provider.HostClient) (pulumirpc.ResourceProviderServer, error) {
 		return newServer(host), nil

@@ -12,9 +12,9 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// unknownKey names the nearest key that exists at the same place.
-func (x explainer) unknownKey(path string, s *jsonschema.Schema, name string) spec.Problem {
-	p := spec.Problem{Path: Join(path, name), Rule: "is not a key of " + x.of}
+// unknownKey names the nearest key that exists at the same place. of is what the values are.
+func unknownKey(of, path string, s *jsonschema.Schema, name string) spec.Problem {
+	p := spec.Problem{Path: Join(path, name), Rule: "is not a key of " + of}
 
 	known := slices.Sorted(maps.Keys(s.Properties))
 	best, distance := "", len(name)/2+1

@@ -27,14 +27,19 @@ func TestFilesFormNoCycles(t *testing.T) {
 	t.Parallel()
 
 	below := []string{
-		"components", "components/impact", "components/machineconfig/encode", "components/plan", "components/planner",
-		"components/planner/cluster", "components/planner/placement", "components/preflight",
+		"components", "components/etcd", "components/etcdbackup", "components/hookutil", "components/impact",
+		"components/k3sconfig", "components/kubeapi", "components/kubecomponents", "components/machineconfig",
+		"components/machineconfig/encode", "components/machineconfig/manifests", "components/plan",
+		"components/planner", "components/planner/cluster", "components/planner/placement", "components/preflight",
 		"components/preflight/checks", "components/preflight/hosts", "components/preflight/permissions",
-		"components/preflight/vms", "components/proxmoxvm", "components/rollout", "components/rollout/k3s",
-		"components/rollout/talos", "components/rollout/talos/bootstrap", "components/rollout/talos/changes",
-		"components/rollout/talos/cluster", "components/rollout/talos/health", "components/rollout/talos/removal",
-		"components/rollout/vmrestart", "components/spec", "components/talosimage", "policy/rules", "stacks",
-		"stacks/config", "stacks/ops",
+		"components/preflight/vms", "components/proxmoxapi", "components/proxmoxvm",
+		"components/proxmoxvm/vmidentity", "components/rollout", "components/rollout/k3s", "components/rollout/talos",
+		"components/rollout/talos/bootstrap", "components/rollout/talos/changes", "components/rollout/talos/cluster",
+		"components/rollout/talos/health", "components/rollout/talos/removal", "components/rollout/vmrestart",
+		"components/spec", "components/talosapi", "components/talosimage", "components/upgradepath",
+		"components/wait", "policy/rules", "stacks", "stacks/config", "stacks/contract", "stacks/ops",
+		"stacks/ops/generate", "stacks/ops/impactcmd", "stacks/ops/importcmd", "stacks/ops/state", "stacks/planview",
+		"stacks/provider", "stacks/schema",
 	}
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles"}
 

@@ -3,6 +3,7 @@ package changes
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
@@ -12,6 +13,7 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/rollout/talos/health"
@@ -115,4 +117,39 @@ func (r *Changes) waitKubernetes(ctx context.Context, c nodeChange) (*kubeapi.Cl
 // healthWatch tells whether the node serves.
 func (r *Changes) healthWatch(c nodeChange) *health.Watch {
 	return &health.Watch{Target: c.Target, Cluster: r.Cluster, Role: c.node.Role, Credentials: c.credentials}
+}
+
+// checkNotReset is why nothing is sent to a machine that answers in maintenance mode where a node with a configuration
+// is expected; nil where none does.
+func (r *Changes) checkNotReset(ctx context.Context, c nodeChange) error {
+	machine, err := talosapi.ConnectMaintenance(ctx, c.Target)
+	if err != nil {
+		return nil //nolint:nilerr // none does
+	}
+	defer machine.Close()
+
+	switch {
+	case !strings.EqualFold(machine.UUID, c.UUID):
+		return otherMachineError(c, machine.UUID)
+	default:
+		return fmt.Errorf("%s at %s has lost its configuration: its disk was wiped, or the node was reset. It "+
+			"cannot leave the cluster by itself: to recreate it, name it in lifecycle.replace and "+
+			"lifecycle.forceRemove, then run "+
+			"'pulumi up' again", c.Name, c.Address)
+	}
+}
+
+// otherMachineError names the VM of a node that another machine answers for.
+func otherMachineError(c nodeChange, shown string) error {
+	return talosapi.OtherMachineError(c.Target, fmt.Sprintf("VM %d", c.node.VMID), shown)
+}
+
+// expectedUUID is the SMBIOS UUID of the VM that was made for a node. The state has it, unless the VM is a clone: of
+// those the provider does not read it.
+func (r *Changes) expectedUUID(ctx context.Context, n plan.Node) (string, error) {
+	if fromState, _ := r.UUIDs[n.Name].Get(ctx, wait.RequestTimeout); fromState != "" {
+		return fromState, nil
+	}
+
+	return vmidentity.UUIDOf(ctx, r.Proxmox, n.VMID)
 }

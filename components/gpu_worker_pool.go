@@ -9,6 +9,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/tokens"
 )
 
 // GPUWorkerPoolArgs describe the nodes of one GPU pool.
@@ -197,8 +198,8 @@ func newMapping(ctx *pulumi.Context, name string, n plan.Node, known *proxmoxapi
 		device.Id = pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) string { return "" }).(pulumi.StringOutput)
 	}
 
-	m, err := mapping.NewPci(ctx, name+"-gpu", &mapping.PciArgs{
-		Name: pulumi.String(plan.MappingName(name)), Comment: pulumi.String("GPU of " + n.Name),
+	m, err := mapping.NewPci(ctx, name+tokens.GPUSuffix, &mapping.PciArgs{
+		Name: pulumi.String(mappingName(name)), Comment: pulumi.String("GPU of " + n.Name),
 		Maps: mapping.PciMapTypeArray{device},
 	}, opts...)
 	if err != nil {

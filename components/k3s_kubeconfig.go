@@ -6,6 +6,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/k3sconfig"
+	"talos-proxmox/components/tokens"
 )
 
 // newAdministrator keeps the administrator's certificate that the identity of a K3s cluster issues. The first update
@@ -22,7 +23,7 @@ func newAdministrator(ctx *pulumi.Context, name string, identity pulumi.StringOu
 		return i.Administrator(now)
 	}).(pulumi.StringOutput)
 
-	return newSecretStash(ctx, name+"-administrator", issued, parent,
+	return newSecretStash(ctx, name+tokens.AdministratorSuffix, issued, parent,
 		// Another authority would not know it.
 		pulumi.ReplaceWith([]pulumi.Resource{keeps}), pulumi.ReplacementTrigger(pulumi.String(k3sconfig.Term(now))))
 }

@@ -11,6 +11,7 @@ import (
 	"talos-proxmox/components/machineconfig/manifests"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/tokens"
 )
 
 const secretManifests = "secretManifests"
@@ -85,7 +86,7 @@ func newK3sManifests(ctx *pulumi.Context, name string, p *plan.Plan, secret pulu
 		opts = append(opts, pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: apply, BeforeUpdate: apply}))
 	}
 
-	applied, err := pulumi.NewStash(ctx, name+"-manifests", &pulumi.StashArgs{Input: checksums}, opts...)
+	applied, err := pulumi.NewStash(ctx, name+tokens.ManifestsSuffix, &pulumi.StashArgs{Input: checksums}, opts...)
 
 	return []pulumi.Resource{applied}, err
 }

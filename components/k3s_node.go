@@ -103,7 +103,7 @@ func newK3sNode(ctx *pulumi.Context, name string, args *k3sNodeArgs, opts ...pul
 		return nil, err
 	}
 
-	userData, err := newUserData(ctx, name+"-user-data", args, pulumi.Parent(node))
+	userData, err := newUserData(ctx, name+tokens.UserDataSuffix, args, pulumi.Parent(node))
 	if err != nil {
 		return nil, err
 	}

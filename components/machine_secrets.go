@@ -13,6 +13,7 @@ import (
 
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/tokens"
 )
 
 // machineSecrets are the machine secrets of a cluster, and what is made with them. All but the contract is secret.
@@ -35,7 +36,7 @@ func newMachineSecrets(
 		imported, credentials := importSecrets(bundle)
 
 		// Nothing else keeps the version that the cluster was imported with.
-		kept, err := pulumi.NewStash(ctx, name+"-contract",
+		kept, err := pulumi.NewStash(ctx, name+tokens.ContractSuffix,
 			&pulumi.StashArgs{Input: pulumi.String(p.ContractVersion())}, child)
 		if err != nil {
 			return machineSecrets{}, err
@@ -45,7 +46,7 @@ func newMachineSecrets(
 	}
 
 	// Without its secrets a cluster is as lost as without its control planes.
-	generated, err := machine.NewSecrets(ctx, name+"-secrets",
+	generated, err := machine.NewSecrets(ctx, name+tokens.SecretsSuffix,
 		&machine.SecretsArgs{TalosVersion: pulumi.String(p.ContractVersion())}, child,
 		pulumi.AdditionalSecretOutputs([]string{"machineSecrets", "clientConfiguration"}),
 		// An older version here would replace the identity of the cluster, a newer one change its contract.

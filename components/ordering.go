@@ -9,6 +9,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/tokens"
 )
 
 // replacementOrder chains workers with DependsOn so that at most maxUnavailable are replaced at once. A hook must not
@@ -110,7 +111,7 @@ func newCreationOrder(ctx *pulumi.Context, name string, p *plan.Plan, report *pr
 		opts = append(opts, pulumi.DependsOn(before))
 	}
 
-	first, err := pulumi.NewStash(ctx, name+"-precedence",
+	first, err := pulumi.NewStash(ctx, name+tokens.CreationOrderSuffix,
 		&pulumi.StashArgs{Input: pulumi.String("control planes before workers")}, opts...)
 
 	return &creationOrder{there, first}, err

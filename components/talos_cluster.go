@@ -16,6 +16,7 @@ import (
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/tokens"
 )
 
 // TalosClusterArgs describe one cluster.
@@ -521,7 +522,7 @@ func (b *builder) emptied(after []pulumi.Resource) (pulumi.Resource, error) {
 		return nil, nil //nolint:nilnil // an empty cluster is not accepted
 	}
 
-	return pulumi.NewStash(b.ctx, b.name+emptied, &pulumi.StashArgs{Input: pulumi.String("an empty cluster was accepted")},
-		b.child, pulumi.DependsOn(after),
+	return pulumi.NewStash(b.ctx, b.name+tokens.EmptySuffix,
+		&pulumi.StashArgs{Input: pulumi.String("an empty cluster was accepted")}, b.child, pulumi.DependsOn(after),
 		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: []*pulumi.ResourceHook{b.hooks.beginEmpty}}))
 }

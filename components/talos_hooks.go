@@ -49,9 +49,6 @@ type talosHooks struct {
 	beginEmpty *pulumi.ResourceHook
 }
 
-// emptied ends the name of the record that an empty cluster was accepted.
-const emptied = "-empty"
-
 // registerTalosHooks registers the hooks of the cluster whose component is called name.
 // Paths of the plan begin in dir; passphrase encrypts snapshots of etcd.
 func registerTalosHooks(ctx *pulumi.Context, name string, a hookArgs, dir, passphrase string) (talosHooks, error) {
@@ -73,7 +70,7 @@ func registerTalosHooks(ctx *pulumi.Context, name string, a hookArgs, dir, passp
 	h.operations = talos.New(cluster.Options{
 		Scope: h.scope, Proxmox: a.proxmox, Credentials: h.credentials, UUIDs: h.uuids,
 		Versions: h.versions,
-		Nodes:    nodesBy(p, name, tokens.ConfigurationSuffix), Dir: dir, EmptyRecord: name + emptied,
+		Nodes:    nodesBy(p, name, tokens.ConfigurationSuffix), Dir: dir, EmptyRecord: name + tokens.EmptySuffix,
 		BackupPassphrase: passphrase,
 	})
 

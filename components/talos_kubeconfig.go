@@ -6,6 +6,7 @@ import (
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/tokens"
 )
 
 // newTalosKubeconfig fetches the kubeconfig of a cluster from its first control plane. The provider fetches another one
@@ -19,7 +20,7 @@ func newTalosKubeconfig(ctx *pulumi.Context, name string, p *plan.Plan, credenti
 		renewal = pulumi.String(p.KubeconfigRenewal.String())
 	}
 
-	return cluster.NewKubeconfig(ctx, name+"-kubeconfig", &cluster.KubeconfigArgs{
+	return cluster.NewKubeconfig(ctx, name+tokens.KubeconfigSuffix, &cluster.KubeconfigArgs{
 		ClientConfiguration: cluster.KubeconfigClientConfigurationArgs{
 			CaCertificate:     credentials.CaCertificate(),
 			ClientCertificate: credentials.ClientCertificate(),

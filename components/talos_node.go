@@ -334,12 +334,12 @@ func (node *TalosNode) fetch(ctx *pulumi.Context, args *clusterNode) (pulumi.Str
 		return args.Image, nil
 	}
 
-	schematic, err := proxmoxvm.NewSchematic(ctx, node.name+"-schematic", args.fetch.File, pulumi.Parent(node))
+	schematic, err := proxmoxvm.NewSchematic(ctx, node.name+tokens.SchematicSuffix, args.fetch.File, pulumi.Parent(node))
 	if err != nil {
 		return nil, err
 	}
 
-	return proxmoxvm.NewFile(ctx, node.name+"-image", node.node.Host, args.fetch, schematic, pulumi.Parent(node))
+	return proxmoxvm.NewFile(ctx, node.name+tokens.ImageSuffix, node.node.Host, args.fetch, schematic, pulumi.Parent(node))
 }
 
 // configure applies a configuration to the node.

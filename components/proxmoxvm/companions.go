@@ -7,6 +7,7 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm/harules"
+	"talos-proxmox/components/tokens"
 )
 
 // CompanionHooks are the hooks of companions.
@@ -34,7 +35,7 @@ func NewCompanions(
 	var companions []pulumi.Resource
 
 	if n.HAGroup != "" || n.HA != nil {
-		kept, err := newHAResource(ctx, name+"-ha", n, vmid, hooks, parent)
+		kept, err := newHAResource(ctx, name+tokens.HASuffix, n, vmid, hooks, parent)
 		if err != nil {
 			return nil, err
 		}

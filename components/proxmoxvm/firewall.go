@@ -16,6 +16,7 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
+	"talos-proxmox/components/tokens"
 )
 
 // newFirewall closes a VM for everything that the rules do not let in. It has an effect where Proxmox VE's firewall is
@@ -42,7 +43,7 @@ func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, ma
 		all = append(all, rule)
 	}
 
-	open, err := network.NewFirewallRules(ctx, name+"-rules", &network.FirewallRulesArgs{
+	open, err := network.NewFirewallRules(ctx, name+tokens.FirewallRulesSuffix, &network.FirewallRulesArgs{
 		NodeName: machineVM.NodeName, VmId: vmid.ToIntPtrOutput(), Rules: all,
 	}, append(slices.Clone(opts),
 		// The provider changes rules only where they are: it cannot add or remove one. They go with a VM that is replaced.
@@ -53,7 +54,7 @@ func newFirewall(ctx *pulumi.Context, name string, rules []plan.FirewallRule, ma
 		return nil, err
 	}
 
-	return network.NewFirewallOptions(ctx, name+"-firewall", &network.FirewallOptionsArgs{
+	return network.NewFirewallOptions(ctx, name+tokens.FirewallOptionsSuffix, &network.FirewallOptionsArgs{
 		NodeName: machineVM.NodeName, VmId: vmid.ToIntPtrOutput(), Enabled: pulumi.Bool(true),
 		InputPolicy: pulumi.String("DROP"), OutputPolicy: pulumi.String("ACCEPT"),
 		// The node speaks DHCP and finds its neighbours; it cannot use the MAC address of another machine.

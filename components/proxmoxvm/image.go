@@ -8,6 +8,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosimage"
+	"talos-proxmox/components/tokens"
 )
 
 // Download is an image that a host downloads.
@@ -128,14 +129,14 @@ func (i *Images) Volume(ctx *pulumi.Context, f *Download, host string, plain boo
 	schematic, there := i.schematics[f.File.ID]
 	if !there {
 		var err error
-		if schematic, err = NewSchematic(ctx, name+"-schematic", f.File, i.opts...); err != nil {
+		if schematic, err = NewSchematic(ctx, name+tokens.SchematicSuffix, f.File, i.opts...); err != nil {
 			return nil, err
 		}
 
 		i.schematics[f.File.ID] = schematic
 	}
 
-	name += "-image"
+	name += tokens.ImageSuffix
 	if !i.shared {
 		name += "-" + host
 	}

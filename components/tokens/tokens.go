@@ -33,11 +33,34 @@ const (
 	Kubeconfig    = "talos:cluster/kubeconfig:Kubeconfig"
 )
 
-// Endings of the names of resources that other code looks for by name.
+// Endings of the names of a cluster's resources.
 const (
-	VMSuffix            = "-vm"
-	ConfigurationSuffix = "-config"
+	SecretsSuffix    = "-secrets"
+	KubeconfigSuffix = "-kubeconfig"
+	// ContractSuffix ends the name of the record of the version that an imported cluster was imported with.
+	ContractSuffix = "-contract"
+	// CreationOrderSuffix ends the name of what the VMs of workers wait for.
+	CreationOrderSuffix = "-precedence"
+	// EmptySuffix ends the name of the record that an empty cluster was accepted.
+	EmptySuffix = "-empty"
+
+	// Those of K3s: the cluster's identity, the administrator's certificate, and which manifests Kubernetes has.
 	IdentitySuffix      = "-identity"
+	AdministratorSuffix = "-administrator"
+	ManifestsSuffix     = "-manifests"
+)
+
+// Endings of the names of a node's resources. Those of images are a cluster's and a pool's, too.
+const (
+	VMSuffix              = "-vm"
+	ImageSuffix           = "-image"
+	SchematicSuffix       = "-schematic"
+	GPUSuffix             = "-gpu"
+	HASuffix              = "-ha"
+	FirewallRulesSuffix   = "-rules"
+	FirewallOptionsSuffix = "-firewall"
+	ConfigurationSuffix   = "-config"
+	UserDataSuffix        = "-user-data"
 	// JoinedSuffix ends the name of the record that a node of K3s has joined.
 	JoinedSuffix = "-joined"
 )

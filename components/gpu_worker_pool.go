@@ -199,7 +199,7 @@ func newMapping(ctx *pulumi.Context, name string, n plan.Node, known *proxmoxapi
 	}
 
 	m, err := mapping.NewPci(ctx, name+tokens.GPUSuffix, &mapping.PciArgs{
-		Name: pulumi.String(mappingName(name)), Comment: pulumi.String("GPU of " + n.Name),
+		Name: pulumi.String(plan.MappingName(name)), Comment: pulumi.String("GPU of " + n.Name),
 		Maps: mapping.PciMapTypeArray{device},
 	}, opts...)
 	if err != nil {

@@ -18,7 +18,7 @@ func vmState(s rollout.Scope, report *preflight.Report, cluster string, n plan.N
 		return state, nil
 	}
 
-	replaced, err := s.Identities.Replaced(childName(cluster, n) + tokens.VMSuffix)
+	replaced, err := s.Identities.Replaced(plan.ResourceName(cluster, n) + tokens.VMSuffix)
 	if err != nil {
 		return state, spec.Problem{
 			Path: "lifecycle.replace", Rule: fmt.Sprintf("could not determine whether the node was already "+

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -59,6 +60,8 @@ type Cluster struct {
 	discovery *proxmoxvm.Discovery
 	// clusterExisted is set when the state turns out to know the server of this run's first node.
 	clusterExisted atomic.Bool
+	// checkedObjects is done when objects of removed APIs were looked for.
+	checkedObjects sync.Once
 }
 
 // node is the node whose membership a hook runs for.

@@ -14,15 +14,15 @@ import (
 // checkRemovedFeatures checks, before another minor version is installed, that the node starts with it: K3s ends with
 // feature gates that are gone. User data configured the node once, so that its own file decides, not the plan. What
 // cannot be checked is warned of, as are objects of APIs that are gone, once in a run.
-func (u *Upgrades) checkRemovedFeatures(ctx context.Context, n plan.Node, from string) error {
-	to := u.Plan.Kubernetes
-	if !upgradepath.Minor(from, u.Plan.K3s.Version) {
+func (c *Cluster) checkRemovedFeatures(ctx context.Context, n plan.Node, from string) error {
+	to := c.Plan.Kubernetes
+	if !upgradepath.Minor(from, c.Plan.K3s.Version) {
 		return nil
 	}
 
-	u.checkedObjects.Do(func() { u.warnOfRemovedObjects(ctx, from, to) })
+	c.checkedObjects.Do(func() { c.warnOfRemovedObjects(ctx, from, to) })
 
-	text, err := u.configurationOf(ctx, n)
+	text, err := c.configurationOf(ctx, n)
 
 	var removed []string
 	if err == nil {
@@ -31,8 +31,8 @@ func (u *Upgrades) checkRemovedFeatures(ctx context.Context, n plan.Node, from s
 
 	switch {
 	case err != nil:
-		u.Warn(fmt.Sprintf("could not check whether K3s %s starts on %s, because feature gates are unknown: %v",
-			u.Plan.K3s.Version, n.Name, err))
+		c.Warn(fmt.Sprintf("could not check whether K3s %s starts on %s, because feature gates are unknown: %v",
+			c.Plan.K3s.Version, n.Name, err))
 	case len(removed) > 0:
 		return fmt.Errorf("its %s has %s: K3s does not start with feature gates that Kubernetes %s does not know; remove "+
 			"them there, on all nodes that have them, then run 'pulumi up' again", k3sconfig.ConfigFile,
@@ -42,7 +42,7 @@ func (u *Upgrades) checkRemovedFeatures(ctx context.Context, n plan.Node, from s
 	return nil
 }
 
-func (u *Upgrades) warnOfRemovedObjects(ctx context.Context, from, to string) {
+func (c *Cluster) warnOfRemovedObjects(ctx context.Context, from, to string) {
 	ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 	defer cancel()
 
@@ -50,7 +50,7 @@ func (u *Upgrades) warnOfRemovedObjects(ctx context.Context, from, to string) {
 
 	from, _, _ = strings.Cut(from, "+")
 
-	kube, err := u.anyKubernetes(ctx)
+	kube, err := c.anyKubernetes(ctx)
 	if err == nil {
 		found, err = kube.Removed(ctx, from, to)
 	}
@@ -61,6 +61,6 @@ func (u *Upgrades) warnOfRemovedObjects(ctx context.Context, from, to string) {
 	}
 
 	for _, text := range found {
-		u.Warn(text)
+		c.Warn(text)
 	}
 }

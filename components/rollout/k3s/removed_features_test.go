@@ -57,10 +57,9 @@ func TestRemovedFeatures(t *testing.T) {
 			cluster.ProxmoxMajor = 8
 			cluster.Warn = func(text string) { warned = append(warned, text) }
 
-			u := &Upgrades{Cluster: cluster}
-			u.checkedObjects.Do(func() {}) // no Kubernetes answers
+			cluster.checkedObjects.Do(func() {}) // no Kubernetes answers
 
-			err := u.checkRemovedFeatures(t.Context(), server, c.from)
+			err := cluster.checkRemovedFeatures(t.Context(), server, c.from)
 			if c.want == "" {
 				require.NoError(t, err)
 			} else {

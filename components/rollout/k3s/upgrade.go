@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -26,8 +25,7 @@ import (
 type Upgrades struct {
 	*Cluster
 
-	rollout        *rollout.Rollout
-	checkedObjects sync.Once
+	rollout *rollout.Rollout
 }
 
 // Upgrade runs before another version of K3s is noted of a node. Its error leaves the note as it is, so that the next

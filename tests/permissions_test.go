@@ -447,6 +447,7 @@ var spare = map[string]bool{"VM.GuestAgent.FileRead": true, "Sys.Audit": true}
 var hiddenWithout = map[string]string{
 	"VM.GuestAgent.Audit": "reports no address inside network.cidr",
 	"Sys.AccessNetwork":   `metal-amd64.iso\): Permission check failed`, // either of two would do, and none is named
+	"VM.Allocate":         `: Permission check failed`,                  // on the VM or on its pool
 }
 
 // revokeNext leaves the token these privileges alone from the next call on.

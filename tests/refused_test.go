@@ -95,7 +95,7 @@ func TestRefused(t *testing.T) {
 			change: map[string]string{"proxmox.tokenId": "unknown@pve!talos"},
 			want: []string{
 				`proxmox.tokenId: Proxmox VE at {lab} refuses the credentials (GET /cluster/resources?type=vm): ` +
-					`no such user ('unknown@pve'); check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this`,
+					`Authentication failed!; check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this`,
 			},
 		},
 		{

@@ -1,6 +1,7 @@
 package pve
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -47,14 +48,22 @@ func login(r *request) (any, error) {
 func domains(*request) (any, error) {
 	return []map[string]any{
 		{"realm": "pam", "type": "pam", "comment": "Linux PAM standard authentication"},
-		{"realm": "pve", "type": "pve", "comment": "Proxmox VE authentication server", "default": 1},
+		{"realm": "pve", "type": "pve", "comment": "Proxmox VE authentication server"},
 	}, nil
 }
 
 func permissions(r *request) (any, error) {
-	held := r.world.Permissions(r.caller.ID)
+	id := cmp.Or(r.values.Get("userid"), r.caller.ID)
+
+	if owner, _, _ := strings.Cut(id, "!"); id != r.caller.ID && owner != r.caller.ID {
+		if err := r.world.Require(r.caller, "/access", "Sys.Audit"); err != nil {
+			return nil, err
+		}
+	}
+
+	held := r.world.Permissions(id)
 	if path := r.values.Get("path"); path != "" {
-		held = map[string][]string{path: r.world.PermissionsOn(r.caller.ID, path)}
+		held = map[string][]string{path: r.world.PermissionsOn(id, path)}
 	}
 
 	out := map[string]map[string]int{}

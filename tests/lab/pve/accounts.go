@@ -18,10 +18,10 @@ func accountRoutes() []route {
 
 	return []route{
 		{
-			method: "POST", path: "/access/users", needs: users, params: parameters("userid! " + attributes),
+			method: "POST", path: "/access/users", params: parameters("userid! " + attributes),
 			handle: createUser,
 		},
-		{method: "GET", path: user, needs: need("/access/groups", "User.Modify", "Sys.Audit"), handle: showUser},
+		{method: "GET", path: user, handle: showUser},
 		{method: "PUT", path: user, needs: users, params: parameters(attributes), handle: updateUser},
 		{method: "DELETE", path: user, needs: users, handle: deleteUser},
 		{method: "GET", path: user + "/token", handle: tokens},
@@ -59,6 +59,10 @@ func createUser(r *request) (any, error) {
 		return nil, err
 	}
 
+	if err := r.world.Require(r.caller, "/access/groups", "User.Modify"); err != nil {
+		return nil, err
+	}
+
 	return nil, r.world.AddUser(r.user(world.User{ID: r.values.Get("userid")}))
 }
 
@@ -84,6 +88,10 @@ func (r *request) user(u world.User) world.User {
 }
 
 func showUser(r *request) (any, error) {
+	if r.world.Require(r.caller, "/access/groups", "User.Modify", "Sys.Audit") != nil {
+		return nil, errDenied
+	}
+
 	u, err := r.world.User(r.vars["userid"])
 	if err != nil {
 		return nil, err
@@ -122,18 +130,21 @@ func updateUser(r *request) (any, error) {
 
 func deleteUser(r *request) (any, error) { return nil, r.world.DeleteUser(r.vars["userid"]) }
 
-// ownsToken refuses callers who neither are the user whose token it is, nor may change users.
+// errDenied is what Proxmox VE answers where one of several conditions would do.
+var errDenied = &world.Error{Code: http.StatusForbidden, Reason: "Permission check failed"}
+
+// ownsToken refuses callers who neither are the user whose token it is, nor may change users. A token is not its user.
 func (r *request) ownsToken() error {
-	user, _, _ := strings.Cut(r.caller.ID, "!")
-	if user == r.vars["userid"] {
+	_, err := r.world.User(r.vars["userid"])
+	if err == nil && r.caller.ID == r.vars["userid"] {
 		return nil
 	}
 
-	if _, err := r.world.User(r.vars["userid"]); err != nil {
-		return &world.Error{Code: http.StatusForbidden, Reason: "Permission check failed"}
+	if err != nil || r.world.Require(r.caller, "/access/groups", "User.Modify") != nil {
+		return errDenied
 	}
 
-	return r.world.Require(r.caller, "/access/groups", "User.Modify")
+	return nil
 }
 
 func (r *request) tokenID() string { return r.vars["userid"] + "!" + r.vars["tokenid"] }
@@ -227,8 +238,16 @@ func updateToken(r *request) (any, error) {
 	}
 
 	t = r.token(t)
+	entry := tokenEntry(t)
 
-	return tokenEntry(t), r.world.SetToken(t)
+	// What was sent comes back as it was sent.
+	for _, name := range []string{"expire", "privsep"} {
+		if text := r.values.text(name); text != nil {
+			entry[name] = *text
+		}
+	}
+
+	return entry, r.world.SetToken(t)
 }
 
 func deleteToken(r *request) (any, error) {

@@ -52,6 +52,6 @@ func TestTokensThatWereMade(t *testing.T) {
 	require.Empty(t, f.list(f.ok("GET", "/access/acl")))
 
 	f.header.Set("Authorization", as["all"])
-	require.Equal(t, "401 no such user ('other@pve')", f.call("GET", "/version").status())
+	require.Equal(t, "401 Authentication failed!", f.call("GET", "/version").status())
 	require.NoError(t, f.journal.Unknown())
 }

@@ -1,7 +1,7 @@
 package pve
 
 func agentRoutes() []route {
-	agent := need("/vms/{vmid}", "VM.GuestAgent.Audit", "VM.Monitor")
+	agent := need("/vms/{vmid}", "VM.GuestAgent.Audit", "VM.GuestAgent.Unrestricted", "VM.Monitor")
 	path := vmPath + "/agent"
 
 	return []route{

@@ -18,7 +18,7 @@ func mappingRoutes() []route {
 				method: "POST", path: path, needs: need("/mapping/"+kind, "Mapping.Modify"),
 				params: parameters("id! map*! description" + more[kind]), handle: createMapping(kind),
 			},
-			route{method: "GET", path: one, needs: need("/mapping/"+kind+"/{id}", seeMapping...), handle: getMapping(kind)},
+			route{method: "GET", path: one, handle: getMapping(kind)},
 			route{
 				method: "PUT", path: one, needs: need("/mapping/"+kind+"/{id}", "Mapping.Modify"),
 				params: parameters("map* description delete digest" + more[kind]), handle: updateMapping(kind),
@@ -83,6 +83,10 @@ func listMappings(kind string) func(*request) (any, error) {
 
 func getMapping(kind string) func(*request) (any, error) {
 	return func(r *request) (any, error) {
+		if r.world.Require(r.caller, "/mapping/"+kind+"/"+r.vars["id"], seeMapping...) != nil {
+			return nil, errDenied
+		}
+
 		m, err := r.world.Mapping(kind, r.vars["id"])
 		if err != nil {
 			return nil, err

@@ -72,10 +72,8 @@ func TestWhoIsLetIn(t *testing.T) {
 
 	for header, want := range map[string]string{
 		"":                                  "401 No ticket",
-		"PVEAPIToken=" + tokenID + "=wrong": "401 invalid token value!",
-		"PVEAPIToken=root@pam!b=c":          "401 no such token 'b' for user 'root@pam'",
-		"PVEAPIToken=a@pve!b=c":             "401 no such user ('a@pve')",
-		"PVEAPIToken=nonsense":              "401 no tokenid specified",
+		"PVEAPIToken=" + tokenID + "=wrong": "401 Authentication failed!",
+		"PVEAPIToken=nonsense":              "401 Authentication failed!",
 	} {
 		f.header = http.Header{}
 		if header != "" {

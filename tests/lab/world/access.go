@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Credentials are an API token and a user's password.
@@ -131,26 +132,37 @@ func (w *World) VerifyToken(id, secret string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	user, name, _ := strings.Cut(id, "!")
+	user, name, isToken := strings.Cut(id, "!")
+	known, there := w.access.tokens[id]
+	account, now := w.access.made[user], int(time.Now().Unix())
 
-	if !slices.Contains(w.access.users(), user) {
-		return &Error{Code: 401, Reason: fmt.Sprintf("no such user ('%s')", user)}
+	switch expiry := w.access.attributes[id].Expire; {
+	case !isToken:
+		return w.unauthorized("'%s' is not a valid token ID - not able to split into user and token parts", id)
+	case !slices.Contains(w.access.users(), user):
+		return w.unauthorized("no such user ('%s')", user)
+	case account.Disabled:
+		return w.unauthorized("user '%s' is disabled", user)
+	case account.Expire > 0 && account.Expire < now:
+		return w.unauthorized("user '%s' access expired", user)
+	case !there:
+		return w.unauthorized("no such token '%s' for user '%s'", name, user)
+	case expiry > 0 && expiry < now:
+		return w.unauthorized("token '%s' access expired", name)
+	case known != secret:
+		return w.unauthorized("invalid token value!")
+	default:
+		return nil
+	}
+}
+
+// unauthorized refuses a token or a ticket. Version 9 keeps the reason to itself (pve-manager: HTTPServer.pm).
+func (w *World) unauthorized(format string, args ...any) error {
+	if w.version.Major() > 8 {
+		return &Error{Code: 401, Reason: "Authentication failed!"}
 	}
 
-	if w.access.made[user].Disabled {
-		return &Error{Code: 401, Reason: fmt.Sprintf("user '%s' is disabled", user)}
-	}
-
-	known, ok := w.access.tokens[id]
-	if !ok {
-		return &Error{Code: 401, Reason: fmt.Sprintf("no such token '%s' for user '%s'", name, user)}
-	}
-
-	if known != secret {
-		return &Error{Code: 401, Reason: "invalid token value!"}
-	}
-
-	return nil
+	return &Error{Code: 401, Reason: fmt.Sprintf(format, args...)}
 }
 
 // Login exchanges a password for a ticket.
@@ -179,7 +191,7 @@ func (w *World) VerifyTicket(ticket, csrf string, change bool) (string, error) {
 
 	t, ok := w.access.tickets[ticket]
 	if !ok {
-		return "", &Error{Code: 401, Reason: "permission denied - invalid PVE ticket"}
+		return "", w.unauthorized("permission denied - invalid PVE ticket")
 	}
 
 	if change && t.CSRF != csrf {

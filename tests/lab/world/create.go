@@ -105,7 +105,11 @@ func (w *World) mayCreate(c Caller, id int, pool string) error {
 		}
 	}
 
-	return w.need(c, fmt.Sprintf("/vms/%d", id), "VM.Allocate")
+	if w.allowed(c.ID, fmt.Sprintf("/vms/%d", id), "VM.Allocate") {
+		return nil
+	}
+
+	return &Error{Code: 403, Reason: "Permission check failed"}
 }
 
 // fill gives a new VM its configuration and its disks.

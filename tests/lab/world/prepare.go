@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -35,6 +36,13 @@ func (w *World) prepare(c Caller, h *Host, v *vm, id int, pool string, in map[st
 		conf[key] = value
 	}
 
+	// A change asks for the storages first, a creation last.
+	if v != nil {
+		if err := w.mayAllocate(c, conf); err != nil {
+			return nil, err
+		}
+	}
+
 	for _, key := range sortedKeys(conf) {
 		if err := w.mayChange(c, id, pool, key, conf[key], v == nil); err != nil {
 			return nil, err
@@ -55,6 +63,31 @@ func (w *World) prepare(c Caller, h *Host, v *vm, id int, pool string, in map[st
 	}
 
 	return conf, nil
+}
+
+// mayAllocate asks for the right to the storages on which new disks are to be.
+func (w *World) mayAllocate(c Caller, conf map[string]string) error {
+	for _, key := range sortedKeys(conf) {
+		if !isDrive(key) {
+			continue
+		}
+
+		d, err := parseDrive(key, conf[key])
+		if err != nil {
+			return err
+		}
+
+		storage, name, _ := strings.Cut(d.file(), ":")
+		if _, err := strconv.ParseFloat(name, 64); err != nil {
+			continue
+		}
+
+		if err := w.need(c, "/storage/"+storage, "Datastore.AllocateSpace"); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // normalise brings a value into the form in which Proxmox VE keeps it. Most are kept as they came.

@@ -43,7 +43,7 @@ func TestReadingThroughAClient(t *testing.T) {
 
 	resources, err = cluster.Resources(ctx)
 	require.NoError(t, err)
-	require.Len(t, resources, 1+2+4)
+	require.Len(t, resources, 1+2+4+2, "a template, hosts, storages, networks")
 
 	id, err := cluster.NextID(ctx)
 	require.NoError(t, err)

@@ -44,7 +44,7 @@ func TestAllCalls(t *testing.T) {
 	require.InDelta(t, 1, vms[1]["template"], 0)
 
 	all := f.list(f.ok("GET", "/cluster/resources"))
-	require.Len(t, all, 1+2+2+6, "a pool, VMs, hosts, storages")
+	require.Len(t, all, 1+2+2+6+2, "a pool, VMs, hosts, storages, networks")
 
 	list := f.list(f.ok("GET", "/nodes/pve1/qemu"))
 	require.Len(t, list, 2)

@@ -2,7 +2,9 @@ package pve
 
 import (
 	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"talos-proxmox/tests/lab/world"
 )
@@ -32,7 +34,12 @@ func resources(r *request) (any, error) {
 	kind := r.values.Get("type")
 	out := []map[string]any{}
 
-	if kind == "" || kind == "pool" {
+	if kinds := []string{"vm", "storage", "node", "sdn"}; kind != "" && !slices.Contains(kinds, kind) {
+		return nil, world.Invalid("type", "value '%s' does not have a value in the enumeration '%s'", kind,
+			strings.Join(kinds, ", "))
+	}
+
+	if kind == "" {
 		for _, p := range r.world.Pools(r.caller) {
 			out = append(out, map[string]any{"id": "/pool/" + p.ID, "pool": p.ID, "type": "pool"})
 		}
@@ -40,7 +47,7 @@ func resources(r *request) (any, error) {
 
 	if kind == "" || kind == "vm" {
 		for _, v := range r.world.Heard(r.caller) {
-			out = append(out, vmResource(v))
+			out = append(out, vmResource(r, v))
 		}
 	}
 
@@ -56,10 +63,34 @@ func resources(r *request) (any, error) {
 		}
 	}
 
+	if kind == "" || kind == "sdn" {
+		for _, h := range r.world.Hosts() {
+			if r.world.Require(r.caller, "/sdn/zones/localnetwork", "SDN.Audit", "SDN.Use", "SDN.Allocate") == nil {
+				out = append(out, networkResource(r, h))
+			}
+		}
+	}
+
 	return out, nil
 }
 
-func vmResource(v world.VMInfo) map[string]any {
+// networkResource is the zone that has all bridges of a host, which version 9 calls by another name.
+func networkResource(r *request, h world.HostInfo) map[string]any {
+	const zone = "localnetwork"
+
+	if r.world.Version().Major() > 8 {
+		return map[string]any{
+			"id": "network/" + h.Name + "/zone/" + zone, "type": "network", "network": zone, "network-type": "zone",
+			"node": h.Name, "status": "ok",
+		}
+	}
+
+	return map[string]any{
+		"id": "sdn/" + h.Name + "/" + zone, "type": "sdn", "sdn": zone, "node": h.Name, "status": "ok",
+	}
+}
+
+func vmResource(r *request, v world.VMInfo) map[string]any {
 	out := map[string]any{"id": "qemu/" + strconv.Itoa(v.ID), "type": "qemu", "vmid": v.ID, "node": v.Host}
 
 	if !v.Unheard {
@@ -69,6 +100,10 @@ func vmResource(v world.VMInfo) map[string]any {
 			"maxmem": v.Memory, "maxdisk": v.Disk, "cpu": 0, "mem": 0, "disk": 0, "netin": 0, "netout": 0, "diskread": 0,
 			"diskwrite": 0,
 		})
+
+		if r.world.Version().Major() > 8 {
+			out["memhost"] = 0
+		}
 	}
 
 	optional(out, "pool", v.Pool)
@@ -81,7 +116,7 @@ func vmResource(v world.VMInfo) map[string]any {
 
 func hostResource(r *request, h world.HostInfo) map[string]any {
 	entry := hostStats(r, h)
-	entry["cgroup-mode"] = 2
+	entry["cgroup-mode"], entry["hastate"] = 2, hostState(h)
 
 	return entry
 }
@@ -119,11 +154,38 @@ func clusterStatus(r *request) (any, error) {
 	return out, nil
 }
 
-func clusterOptions(*request) (any, error) {
-	return map[string]any{"keyboard": "en-us", "mac_prefix": "BC:24:11"}, nil
+// clusterOptions shows those who may not audit it what they need to use it (pve-manager: Cluster.pm, get_options).
+func clusterOptions(r *request) (any, error) {
+	out := map[string]any{"allowed-tags": []any{}}
+
+	if r.world.Require(r.caller, "/", "Sys.Audit") == nil {
+		out["keyboard"], out["mac_prefix"] = "en-us", "BC:24:11"
+	}
+
+	return out, nil
 }
 
-func clusterTasks(r *request) (any, error) { return taskList(r.world.Tasks("")), nil }
+// clusterTasks shows auditors all tasks, and users those that they started themselves, not by a token.
+func clusterTasks(r *request) (any, error) {
+	auditor := r.world.Require(r.caller, "/", "Sys.Audit") == nil
+	out := []map[string]any{}
+
+	for _, entry := range taskList(r.world.Tasks("")) {
+		delete(entry, "pid")
+		delete(entry, "pstart")
+
+		entry["saved"] = "0"
+		if entry["endtime"] != nil {
+			entry["saved"] = "1"
+		}
+
+		if auditor || entry["user"] == r.caller.ID {
+			out = append(out, entry)
+		}
+	}
+
+	return out, nil
+}
 
 func bit(on bool) int {
 	if on {

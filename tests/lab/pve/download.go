@@ -138,7 +138,7 @@ func downloadURL(r *request) (any, error) {
 	}
 
 	for name, allowed := range map[string][]string{
-		"content": uploadable, "compression": {"gz", "lzo", "zst", "bz2"},
+		"content":            uploadable,
 		"checksum-algorithm": world.Algorithms,
 	} {
 		if v := r.values.Get(name); v != "" && !slices.Contains(allowed, v) {
@@ -149,7 +149,12 @@ func downloadURL(r *request) (any, error) {
 
 	for name, other := range map[string]string{"checksum": "checksum-algorithm", "checksum-algorithm": "checksum"} {
 		if r.values.Has(name) && !r.values.Has(other) {
-			return nil, world.Invalid(other, "missing property - '%s' requires this property", name)
+			why := "missing property - '%s' requires this property"
+			if r.world.Version().Major() > 8 {
+				why = "missing property required by '%s'"
+			}
+
+			return nil, world.Invalid(other, why, name)
 		}
 	}
 

@@ -106,6 +106,7 @@ func nodeNetwork(r *request) (any, error) {
 	}
 
 	for i, bridge := range h.Bridges {
+		seen := r.world.Require(r.caller, "/sdn/zones/localnetwork/"+bridge, "SDN.Audit", "SDN.Use") == nil
 		port := fmt.Sprintf("eno%d", i+1)
 
 		entry := map[string]any{
@@ -123,7 +124,10 @@ func nodeNetwork(r *request) (any, error) {
 			entry["cidr"], entry["gateway"] = h.Address.String()+"/16", h.Address.String()
 		}
 
-		add(entry)
+		if seen {
+			add(entry)
+		}
+
 		add(map[string]any{
 			"iface": port, "type": "eth", "active": 1, "exists": 1, "method": "manual", "method6": "manual",
 			"families": []string{"inet"},

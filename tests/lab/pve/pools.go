@@ -79,7 +79,7 @@ func getPool(r *request) (any, error) {
 		if v.Pool == p.ID && (kind == "" || kind == "qemu") {
 			// Members have no tags, and no pool.
 			v.Pool, v.Tags = "", ""
-			members = append(members, vmResource(v))
+			members = append(members, vmResource(r, v))
 		}
 	}
 

@@ -92,7 +92,7 @@ func currentStatus(r *request) (any, error) {
 		return nil, err
 	}
 
-	out := status(v)
+	out := r.status(v)
 	out["ha"] = map[string]any{"managed": 0}
 
 	if v.HAState != "" {
@@ -103,11 +103,17 @@ func currentStatus(r *request) (any, error) {
 
 	out["qmpstatus"] = powerState(v)
 
+	// Who states a display is told of its clipboard, which is null where none is stated.
+	if v.Display {
+		out["clipboard"] = nil
+	}
+
 	if v.Agent {
 		out["agent"] = 1
 	}
 
 	if v.Running {
+		out["diskread"], out["diskwrite"] = 0, 0
 		out["running-qemu"], out["running-machine"] = "9.2.0", "pc-i440fx-9.2+pve1"
 	}
 

@@ -1,7 +1,10 @@
 package pve
 
 import (
+	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"talos-proxmox/tests/lab/world"
 )
@@ -53,7 +56,7 @@ func qemuRoutes() []route {
 		},
 		{
 			method: "POST", path: vmPath + "/move_disk", needs: need(vm, "VM.Config.Disk"),
-			params: parameters("disk! storage! delete:bool digest format bwlimit:int"), handle: moveDisk,
+			params: parameters("disk! storage delete:bool digest format bwlimit:int"), handle: moveDisk,
 		},
 		{
 			method: "POST", path: vmPath + "/migrate", needs: need(vm, "VM.Migrate"),
@@ -101,14 +104,19 @@ func listVMs(r *request) (any, error) {
 	out := []map[string]any{}
 
 	for _, v := range r.world.VMs(r.caller, r.vars["node"]) {
-		out = append(out, status(v))
+		entry := r.status(v)
+		if r.values.isSet("full") {
+			entry["qmpstatus"] = powerState(v)
+		}
+
+		out = append(out, entry)
 	}
 
 	return out, nil
 }
 
 // status is the part of a VM's status that lists have too.
-func status(v world.VMInfo) map[string]any {
+func (r *request) status(v world.VMInfo) map[string]any {
 	out := map[string]any{
 		"vmid": v.ID, "name": v.Name, "status": powerState(v), "cpus": v.CPUs, "maxmem": v.Memory, "maxdisk": v.Disk,
 		"disk":   0,
@@ -116,7 +124,21 @@ func status(v world.VMInfo) map[string]any {
 	}
 
 	if v.Running {
-		out["pid"], out["diskread"], out["diskwrite"] = v.PID, 0, 0
+		out["pid"] = v.PID
+	}
+
+	// What the lab measures nothing of.
+	none := []string{"diskread", "diskwrite"}
+	if r.world.Version().Major() > 8 {
+		none = []string{"memhost"}
+		if v.Running {
+			none = append(none, "pressurecpufull", "pressurecpusome", "pressureiofull", "pressureiosome",
+				"pressurememoryfull", "pressurememorysome")
+		}
+	}
+
+	for _, key := range none {
+		out[key] = 0
 	}
 
 	if v.Template {
@@ -292,6 +314,20 @@ func moveDisk(r *request) (any, error) {
 		return nil, err
 	}
 
+	if disk := r.values.Get("disk"); !slices.Contains(world.Disks, disk) {
+		return nil, world.Invalid("disk", "value '%s' does not have a value in the enumeration '%s'", disk,
+			strings.Join(world.Disks, ", "))
+	}
+
+	if r.values.Get("storage") == "" {
+		why := "both 'storage' and 'target-vmid' missing, either needs to be set"
+
+		return nil, &world.Error{
+			Code: http.StatusBadRequest, Reason: "Parameter verification failed.",
+			Fields: map[string]string{"storage": why, "target-vmid": why},
+		}
+	}
+
 	return r.world.MoveDisk(r.caller, r.vars["node"], id, world.MoveRequest{
 		Disk: r.values.Get("disk"), Storage: r.values.Get("storage"), Format: r.values.Get("format"),
 		Digest: r.values.Get("digest"),
@@ -326,14 +362,11 @@ func template(r *request) (any, error) {
 	return r.world.ConvertToTemplate(r.caller, r.vars["node"], id)
 }
 
-// rebuildCloudInit writes the cloud-init drive again. The lab writes it whenever it is read, so there is nothing to do.
 func rebuildCloudInit(r *request) (any, error) {
 	id, err := r.vmid()
 	if err != nil {
 		return nil, err
 	}
 
-	_, err = r.world.VM(r.vars["node"], id)
-
-	return nil, err
+	return nil, r.world.WriteCloudInit(r.vars["node"], id)
 }

@@ -15,7 +15,7 @@ func storageRoutes() []route {
 		{method: "GET", path: "/storage", params: parameters("type"), handle: storages},
 		{
 			method: "GET", path: "/storage/{storage}",
-			needs: need("/storage/{storage}", "Datastore.Allocate", "Datastore.Audit"), handle: storageConfig,
+			needs: need("/storage/{storage}", "Datastore.Allocate"), handle: storageConfig,
 		},
 		{
 			method: "GET", path: path, params: parameters("content storage enabled:bool target format:bool"),
@@ -76,6 +76,10 @@ func storageEntry(s world.StorageInfo) map[string]any {
 	}
 
 	optional(out, "path", s.Path)
+
+	if s.Type == "lvmthin" {
+		out["vgname"], out["thinpool"] = "pve", "data"
+	}
 
 	return out
 }
@@ -167,6 +171,16 @@ func content(r *request) (any, error) {
 		}
 
 		optional(entry, "parent", v.Parent)
+
+		// What is in directories has a use, and says so where it has no parent (pve-storage: Plugin.pm, list_images).
+		if v.Path != "" && v.Kind == "images" && strings.HasPrefix(v.Path, "/mnt/") {
+			entry["used"] = v.Size
+
+			if v.Parent == "" {
+				entry["parent"] = nil
+			}
+		}
+
 		out = append(out, entry)
 	}
 

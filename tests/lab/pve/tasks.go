@@ -2,6 +2,7 @@ package pve
 
 import (
 	"strconv"
+	"strings"
 
 	"talos-proxmox/tests/lab/world"
 )
@@ -49,10 +50,12 @@ func taskStatus(r *request) (any, error) {
 }
 
 func taskEntry(t world.TaskInfo) map[string]any {
+	user, token, _ := strings.Cut(t.User, "!")
 	out := map[string]any{
 		"upid": t.UPID, "node": t.Node, "pid": t.PID, "pstart": t.PStart, "starttime": t.Start.Unix(), "type": t.Type,
-		"id": t.ID, "user": t.User,
+		"id": t.ID, "user": user,
 	}
+	optional(out, "tokenid", token)
 
 	if !t.End.IsZero() {
 		out["endtime"] = t.End.Unix()

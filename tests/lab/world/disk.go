@@ -1,6 +1,7 @@
 package world
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -110,6 +111,19 @@ func (w *World) resizable(c Caller, v *vm, r ResizeRequest, size int64, more boo
 	}
 
 	return vol, nil
+}
+
+// Disks are all disks that a VM can have, in Proxmox VE's order.
+var Disks = slices.Concat(numberedDisks("ide", 4), numberedDisks("scsi", 31), numberedDisks("virtio", 16), numberedDisks("sata", 6),
+	[]string{"efidisk0", "tpmstate0"}, numberedDisks("unused", 256))
+
+func numberedDisks(kind string, count int) []string {
+	all := make([]string, count)
+	for i := range all {
+		all[i] = kind + strconv.Itoa(i)
+	}
+
+	return all
 }
 
 // MoveRequest moves a disk to another storage.

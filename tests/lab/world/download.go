@@ -145,6 +145,10 @@ func (d *download) run(t *task) error {
 		return failf("decompression not supported for %s", d.Content)
 	}
 
+	if d.Compression != "" && !slices.Contains([]string{"gz", "lzo", "zst", "bz2"}, d.Compression) {
+		return failf("no decompression method found")
+	}
+
 	there, err := d.existing()
 	if there || err != nil {
 		return err

@@ -77,7 +77,8 @@ func (w *World) unpluggable(v *vm, key, value string) string {
 	}
 
 	before, err := parseNetwork(key, v.conf[key])
-	if err != nil || before["model"] != p["model"] || before["macaddr"] != p["macaddr"] {
+	if fresh := err != nil || before["model"] != p["model"] || before["macaddr"] != p["macaddr"]; fresh &&
+		w.version.Major() < 9 {
 		return fmt.Sprintf("VM %d qmp command 'netdev_add' failed - network script "+
 			"/usr/libexec/qemu-server/pve-bridge failed with status 512", v.id)
 	}

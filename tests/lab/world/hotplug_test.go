@@ -31,8 +31,7 @@ func TestChangesOfARunningVM(t *testing.T) {
 		{"efidisk0 tank:1,efitype=4m", later},
 		{"net1 virtio=BC:24:11:00:00:02,bridge=vmbr0", now},
 		{"net0 virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1", now},
-		{"net1 virtio=BC:24:11:00:00:02,bridge=vmbr9", "hotplug problem - VM 100 qmp command 'netdev_add' failed - " +
-			"network script /usr/libexec/qemu-server/pve-bridge failed with status 512"},
+		{"net1 virtio=BC:24:11:00:00:02,bridge=vmbr9", "hotplug problem - bridge 'vmbr9' does not exist"},
 		{"net0 virtio=BC:24:11:00:00:01,bridge=vmbr9", "hotplug problem - bridge 'vmbr9' does not exist"},
 		{"cores 4", later},
 		{"memory 2048", later},

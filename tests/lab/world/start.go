@@ -21,6 +21,10 @@ func (w *World) mayStart(t *task, v *vm) error {
 
 	w.applyPending(v)
 
+	if err := w.customFiles(v, v.conf); err != nil {
+		return err
+	}
+
 	h, err := w.host(v.host)
 	if err != nil {
 		return err
@@ -52,6 +56,12 @@ func buildable(t *task, h *Host, conf map[string]string) error {
 
 	if conf["bios"] == "ovmf" && conf["efidisk0"] == "" {
 		t.lines = append(t.lines, "WARN: no efidisk configured! Using temporary efivars disk.")
+	}
+
+	for _, key := range sortedKeys(conf) {
+		if d, err := parseDrive(key, conf[key]); isDrive(key) && err == nil && d.file() == "cdrom" {
+			t.lines = append(t.lines, "WARN: no physical CD-ROM available, ignoring")
+		}
 	}
 
 	for i := range options["net"].count {

@@ -124,11 +124,27 @@ func (t *task) finish(err error) {
 		t.ExitStatus = strings.ReplaceAll(err.Error(), "\n", " ")
 	}
 
-	if err == nil {
+	if warnings := t.warnings(); err == nil && warnings > 0 {
+		t.ExitStatus = fmt.Sprintf("WARNINGS: %d", warnings)
+		t.lines = append(t.lines, "TASK "+t.ExitStatus)
+	} else if err == nil {
 		t.lines = append(t.lines, "TASK OK")
 	} else {
 		t.lines = append(t.lines, "TASK ERROR: "+t.ExitStatus)
 	}
+}
+
+// warnings are how many lines of the log warn of something.
+func (t *task) warnings() int {
+	count := 0
+
+	for _, line := range t.lines {
+		if strings.HasPrefix(line, "WARN: ") {
+			count++
+		}
+	}
+
+	return count
 }
 
 func (t *task) log(format string, args ...any) {
@@ -144,7 +160,7 @@ func (w *World) findTask(node, upid string) (*task, error) {
 	}
 
 	if parts := strings.Split(upid, ":"); len(parts) < 8 || parts[0] != "UPID" {
-		return nil, Invalid("upid", "unable to parse worker upid '%s'", upid)
+		return nil, Invalid("upid", "unable to parse worker upid")
 	}
 
 	t, ok := w.tasks[upid]

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,9 +98,9 @@ func (w *World) prepareUpdate(c Caller, host string, id int, r UpdateRequest) (f
 	}
 
 	for _, key := range r.Delete {
-		// What is not there can be deleted by everybody, and is: clients delete all the devices that a VM should not have.
+		// Devices that are not there can be deleted by everybody, and are: clients delete all that a VM should not have.
 		value, set := v.effective()[key]
-		if !set && key != "lock" {
+		if !set && byValue.MatchString(key) {
 			continue
 		}
 
@@ -128,6 +129,9 @@ func (w *World) prepareUpdate(c Caller, host string, id int, r UpdateRequest) (f
 		return w.update(v, conf, r)
 	}, v, nil
 }
+
+// byValue are the settings whose value decides who may delete them (qemu-server: check_vm_modify_config_perm).
+var byValue = regexp.MustCompile(`^((ide|sata|scsi|virtio|unused|serial|usb|hostpci|virtiofs)\d+|efidisk0|tpmstate0|tags)$`)
 
 func (w *World) mayUpdate(v *vm, conf map[string]string, r UpdateRequest) error {
 	if r.Digest != "" && r.Digest != v.digest() {
@@ -190,9 +194,47 @@ func (w *World) update(v *vm, conf map[string]string, r UpdateRequest) error {
 		return w.hotplug(v)
 	}
 
+	// A new cloud-init drive is written at once.
+	if err := w.customFiles(v, v.pending); err != nil {
+		return err
+	}
+
 	w.applyPending(v)
 
 	return nil
+}
+
+// customFiles refuses to write the cloud-init drive among settings that takes something from a file that is not there.
+func (w *World) customFiles(v *vm, settings map[string]string) error {
+	if !slices.ContainsFunc(sortedKeys(settings), func(key string) bool {
+		d, err := parseDrive(key, settings[key])
+
+		return isDrive(key) && err == nil && d.cloudInit()
+	}) {
+		return nil
+	}
+
+	for _, part := range splitList(v.effective()["cicustom"]) {
+		_, file, _ := strings.Cut(part, "=")
+		if _, err := w.volume(v.host, file); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// WriteCloudInit writes the cloud-init drive of a VM again. The lab writes it whenever it is read.
+func (w *World) WriteCloudInit(host string, id int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	v, err := w.find(host, id)
+	if err != nil {
+		return err
+	}
+
+	return w.customFiles(v, v.effective())
 }
 
 // removeSetting notes that a setting is to go; unused disks go at once, with their volumes.

@@ -57,7 +57,7 @@ func TestDisksThatLoseTheirPlace(t *testing.T) {
 	w, _ := newWorld(t)
 	create(t, w, 100, "scsi0 tank:1", "scsi1 tank:2", "ide2 tank:cloudinit", "boot order=scsi0;scsi1;ide2")
 
-	require.NoError(t, remove(w, 100, "scsi1", "ide2", "net7", "serial1", "hostpci3", "usb0", "args"))
+	require.NoError(t, remove(w, 100, "scsi1", "ide2", "net7", "serial1", "hostpci3", "usb0"))
 	conf := config(t, w, "pve1", 100)
 	require.Equal(t, "order=scsi0", conf["boot"])
 	require.Equal(t, "tank:vm-100-disk-1", conf["unused0"])

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -27,7 +28,9 @@ type VMInfo struct {
 	PID          int
 	Agent        bool
 	Serial       bool
-	Machine      string
+	// Display says that the configuration states one.
+	Display bool
+	Machine string
 	// HAState is what high availability makes of the VM, empty when it does not manage it; HAGroup may be empty.
 	HAState, HAGroup string
 	// Unheard says that the cluster has no broadcast about the VM: it knows no name of it, no power, no sizes.
@@ -40,6 +43,7 @@ func (w *World) info(v *vm) VMInfo {
 		Pool: w.poolOf(v.id),
 		CPUs: intOf(v.conf, "cores", 1) * intOf(v.conf, "sockets", 1), Memory: int64(memoryMiB(v.conf)) * MiB,
 		Agent: agentEnabled(v.conf), Serial: v.conf["serial0"] != "", Machine: v.conf["machine"],
+		Display: v.conf["vga"] != "",
 	}
 
 	i.HAGroup, i.HAState = w.haStatus(v.id)
@@ -324,8 +328,16 @@ func (w *World) Volume(c Caller, host, storage, id string) (VolumeInfo, error) {
 	defer w.mu.Unlock()
 
 	v, err := w.volume(host, fullID(storage, id))
-	if err == nil {
+
+	switch owner := ownerInName.FindStringSubmatch(id); {
+	case err == nil:
 		err = w.mayRead(c, v)
+	case owner != nil:
+		// Who may see it is asked before whether it is there.
+		vmid, _ := strconv.Atoi(owner[1]) // digits, by the pattern
+		if denied := w.mayRead(c, &volume{storage: &Storage{Name: storage}, kind: "images", owner: vmid}); denied != nil {
+			err = denied
+		}
 	}
 
 	if err != nil {
@@ -334,6 +346,9 @@ func (w *World) Volume(c Caller, host, storage, id string) (VolumeInfo, error) {
 
 	return v.info(), nil
 }
+
+// ownerInName is the VM that the name of a disk says it belongs to.
+var ownerInName = regexp.MustCompile(`\b(?:vm|base)-(\d+)-`)
 
 // mayRead asks for the right to look at a volume (pve-storage: check_volume_access).
 func (w *World) mayRead(c Caller, v *volume) error {

@@ -108,7 +108,11 @@ func (w *World) volume(host, id string) (*volume, error) {
 	missing := failf("volume '%s' does not exist", id)
 
 	kind, file, _ := strings.Cut(rest, "/")
-	if _, known := extensions[kind]; s.files() && known {
+	if extension, known := extensions[kind]; s.files() && known {
+		if !extension.MatchString(file) {
+			return nil, failf("unable to parse directory volume name '%s'", rest)
+		}
+
 		return nil, &missingFile{missing, s.filePath(kind, file)}
 	}
 

@@ -60,6 +60,12 @@ func (w *World) Migrate(c Caller, host string, id int, r MigrateRequest) (string
 		r.TargetStorage = ""
 	}
 
+	if r.TargetStorage != "" {
+		if _, err := w.imageStorage(r.Target, r.TargetStorage); err != nil {
+			return "", err
+		}
+	}
+
 	return w.startMigration(c, host, id, r), nil
 }
 
@@ -79,7 +85,14 @@ func (w *World) startMigration(c Caller, host string, id int, r MigrateRequest) 
 			w.mu.Lock()
 			defer w.mu.Unlock()
 
-			return w.move(c, v, r)
+			// What went wrong is in the log alone.
+			if err := w.move(c, v, r); err != nil {
+				t.lines = append(t.lines, "ERROR: migration aborted: "+err.Error())
+
+				return failf("migration aborted")
+			}
+
+			return nil
 		})
 	}})
 }
@@ -103,6 +116,10 @@ func (w *World) unlock(v *vm) {
 	delete(v.conf, "lock")
 }
 
+func localCDROM(vol *volume) error {
+	return failf("can't migrate local disk '%s': local cdrom image", vol.id)
+}
+
 // move takes the VM and its disks to the target. It looks at everything before it changes anything. The world is
 // locked.
 func (w *World) move(c Caller, v *vm, r MigrateRequest) error {
@@ -117,6 +134,17 @@ func (w *World) move(c Caller, v *vm, r MigrateRequest) error {
 	}
 
 	var steps []step
+
+	for _, key := range sortedKeys(v.pending) {
+		d, err := parseDrive(key, v.pending[key])
+		if !isDrive(key) || err != nil {
+			continue
+		}
+
+		if vol, err := w.volume(v.host, d.file()); err == nil && !vol.storage.Shared && vol.kind != "images" {
+			return localCDROM(vol)
+		}
+	}
 
 	for _, key := range sortedKeys(v.conf) {
 		if !isDrive(key) {
@@ -134,7 +162,7 @@ func (w *World) move(c Caller, v *vm, r MigrateRequest) error {
 		}
 
 		if vol.kind != "images" {
-			return failf("can't migrate local cdrom '%s'", vol.id)
+			return localCDROM(vol)
 		}
 
 		name := vol.storage.Name

@@ -277,8 +277,15 @@ func TestDevicesKeepAVMOnItsHost(t *testing.T) {
 	migrate := func(from, to string, id int, r world.MigrateRequest) string {
 		r.Target = to
 		upid, err := w.Migrate(root, from, id, r)
+		exit := ended(t, w, upid, err)
 
-		return ended(t, w, upid, err)
+		for _, line := range log(t, w, from, upid) {
+			if why, is := strings.CutPrefix(line, "ERROR: migration aborted: "); is {
+				return why
+			}
+		}
+
+		return exit
 	}
 
 	require.Equal(t, "can't migrate to 'pve2': missing mapped devices hostpci0",

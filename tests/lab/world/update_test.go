@@ -235,7 +235,9 @@ func TestMigrate(t *testing.T) {
 	require.EqualError(t, err, "can't migrate running VM without --online")
 
 	upid, err = w.Migrate(token, "pve2", 100, world.MigrateRequest{Target: "pve1", Online: true})
-	require.Equal(t, "can't live migrate attached local disks without with-local-disks option", ended(t, w, upid, err))
+	require.Equal(t, "migration aborted", ended(t, w, upid, err))
+	require.Contains(t, log(t, w, "pve2", upid), "ERROR: migration aborted: "+
+		"can't live migrate attached local disks without with-local-disks option")
 
 	upid, err = w.Migrate(token, "pve2", 100,
 		world.MigrateRequest{Target: "pve1", Online: true, WithLocalDisks: true, TargetStorage: "zfs"})
@@ -248,6 +250,7 @@ func TestMigrate(t *testing.T) {
 	// A host without the storage is refused before anything moves.
 	before := w.Snapshot()
 	upid, err = w.Migrate(token, "pve1", 100, world.MigrateRequest{Target: "pve2", Online: true, WithLocalDisks: true})
-	require.Equal(t, "storage 'zfs' is not available on node 'pve2'", ended(t, w, upid, err))
+	require.Equal(t, "migration aborted", ended(t, w, upid, err))
+	require.Contains(t, log(t, w, "pve1", upid), "ERROR: migration aborted: storage 'zfs' is not available on node 'pve2'")
 	require.Equal(t, before, w.Snapshot())
 }

@@ -325,3 +325,13 @@ func TestTheChainOfOneVM(t *testing.T) {
 	}
 	require.Equal(t, []string{"clone", "start", "boot", "stop"}, chain)
 }
+
+// log is what a task has printed.
+func log(t *testing.T, w *world.World, host, upid string) []string {
+	t.Helper()
+
+	lines, err := w.TaskLog(host, upid)
+	require.NoError(t, err)
+
+	return lines
+}

@@ -97,6 +97,10 @@ func currentStatus(r *request) (any, error) {
 
 	if v.HAState != "" {
 		ha := map[string]any{"managed": 1, "state": v.HAState}
+		if r.world.Version().Major() < 9 {
+			ha["group"] = nil // version 9 has rules
+		}
+
 		optional(ha, "group", v.HAGroup)
 		out["ha"] = ha
 	}

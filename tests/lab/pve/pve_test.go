@@ -80,11 +80,18 @@ func serveHosts(t *testing.T, version world.Version, latencies timeline.Latencie
 ) *face {
 	t.Helper()
 
-	w, err := world.New(world.Options{
-		Version: version, Hosts: hosts, HAGroups: groups,
-		Credentials: world.Credentials{TokenID: tokenID, TokenSecret: tokenSecret, Username: "root@pam", Password: password},
-		Latencies:   latencies,
-	})
+	return serveWorld(t, world.Options{Version: version, Hosts: hosts, HAGroups: groups, Latencies: latencies})
+}
+
+// serveWorld serves a world that has the credentials of the tests.
+func serveWorld(t *testing.T, options world.Options) *face {
+	t.Helper()
+
+	options.Credentials = world.Credentials{
+		TokenID: tokenID, TokenSecret: tokenSecret, Username: "root@pam", Password: password,
+	}
+
+	w, err := world.New(options)
 	require.NoError(t, err)
 
 	j := &journal.Journal{}

@@ -14,6 +14,7 @@ import (
 	"maps"
 	"mime/multipart"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"slices"
@@ -22,8 +23,17 @@ import (
 	"time"
 )
 
-//go:embed requests.txt answers
+//go:embed requests.txt cluster.txt answers
 var files embed.FS
+
+// Setup is what is asked: a host that is alone, or three in a cluster.
+type Setup string
+
+// The setups of which there are answers.
+const (
+	Host    Setup = "requests"
+	Cluster Setup = "cluster"
+)
 
 // Answer is what a server says to a request.
 type Answer struct {
@@ -42,8 +52,8 @@ type Answer struct {
 type Shape map[string]string
 
 // Requests are those for a version of Proxmox VE, by its first number.
-func Requests(major int) []string {
-	text, err := files.ReadFile("requests.txt")
+func Requests(setup Setup, major int) []string {
+	text, err := files.ReadFile(string(setup) + ".txt")
 	if err != nil {
 		panic(err) // it is embedded
 	}
@@ -69,8 +79,13 @@ func Requests(major int) []string {
 }
 
 // Recorded are the answers of a real server of a version: "9.2.11".
-func Recorded(version string) ([]Answer, error) {
-	text, err := files.ReadFile("answers/" + version + ".json")
+func Recorded(setup Setup, version string) ([]Answer, error) {
+	name := version
+	if setup != Host {
+		name += "-" + string(setup)
+	}
+
+	text, err := files.ReadFile("answers/" + name + ".json")
 	if err != nil {
 		return nil, err
 	}
@@ -89,24 +104,23 @@ type Call struct {
 
 // Asked are the calls that were recorded of a version.
 func Asked(version string) []Call {
-	all, err := Recorded(version)
-	if err != nil {
-		return nil
+	var (
+		all   []Answer
+		found []Call
+	)
+
+	for _, setup := range []Setup{Host, Cluster} {
+		answers, err := Recorded(setup, version)
+		if err == nil {
+			all = append(all, answers...)
+		}
 	}
 
-	var found []Call
-
 	for _, a := range all {
-		request, query, _ := strings.Cut(a.Request, "?")
-		method, path, _ := strings.Cut(request, " ")
+		r := parse(a.Request)
+		call := Call{Method: r.method, Path: r.path}
 
-		if method = strings.TrimSuffix(method, "+"); method == "UPLOAD" {
-			method = http.MethodPost
-		}
-
-		call := Call{Method: method, Path: path}
-
-		for parameter := range strings.SplitSeq(query, "&") {
+		for parameter := range strings.SplitSeq(r.query, "&") {
 			if name, _, _ := strings.Cut(parameter, "="); name != "" {
 				call.Parameters = append(call.Parameters, name)
 			}
@@ -118,6 +132,49 @@ func Asked(version string) []Call {
 	return found
 }
 
+// request is a line of requests.txt.
+type request struct {
+	// token is the one that the request is sent with, "user@realm!name" or "user@realm!name=secret"; nil: the server's own.
+	token *string
+	// patient says that it is sent until it succeeds.
+	patient bool
+	// upload says that it is a form with a file, embodied that its parameters are in the body.
+	upload, embodied    bool
+	method, path, query string
+}
+
+func parse(line string) request {
+	var r request
+
+	if rest, is := strings.CutPrefix(line, "["); is {
+		token, rest, _ := strings.Cut(rest, "] ")
+		r.token, line = &token, rest
+	}
+
+	r.patient = strings.HasPrefix(line, "~")
+	method, rest, _ := strings.Cut(Plain(line), " ")
+	r.path, r.query, _ = strings.Cut(rest, "?")
+	r.method, r.embodied = strings.CutSuffix(method, "+")
+
+	switch r.method {
+	case "UPLOAD":
+		r.method, r.upload = http.MethodPost, true
+	case http.MethodPost, http.MethodPut:
+		r.embodied = true
+	}
+
+	return r
+}
+
+// Plain is a request without the token that sends it, and without how often.
+func Plain(line string) string {
+	if strings.HasPrefix(line, "[") {
+		_, line, _ = strings.Cut(line, "] ")
+	}
+
+	return strings.TrimPrefix(line, "~")
+}
+
 // Server is an endpoint of Proxmox VE, with the value of its header Authorization.
 type Server struct {
 	Endpoint, Authorization string
@@ -125,17 +182,25 @@ type Server struct {
 
 // Ask sends all requests, one after the other, and waits for the tasks that they start.
 func (s Server) Ask(ctx context.Context, requests []string) ([]Answer, error) {
-	c := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
+	files := httptest.NewServer(http.HandlerFunc(serveFile))
+	defer files.Close()
+
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // servers on loopback sign their own
 	}}
-	defer c.CloseIdleConnections()
+	defer client.CloseIdleConnections()
 
-	var all []Answer
+	var (
+		all []Answer
+		c   = &conversation{
+			server: s, client: client, files: strings.TrimPrefix(files.URL, "http://"), secrets: map[string]string{},
+		}
+	)
 
-	for _, request := range requests {
-		a, err := s.ask(ctx, c, request)
+	for _, line := range requests {
+		a, err := c.ask(ctx, line)
 		if err != nil {
-			return all, fmt.Errorf("%s: %w", request, err)
+			return all, fmt.Errorf("%s: %w", line, err)
 		}
 
 		all = append(all, a)
@@ -144,27 +209,58 @@ func (s Server) Ask(ctx context.Context, requests []string) ([]Answer, error) {
 	return all, nil
 }
 
-func (s Server) ask(ctx context.Context, c *http.Client, request string) (Answer, error) {
-	reply, status, err := s.send(ctx, c, request)
+// conversation is what a server is asked, and what of its answers later requests need.
+type conversation struct {
+	server Server
+	client *http.Client
+	// files is where there are files to download.
+	files string
+	// secrets are those of the tokens that were made.
+	secrets map[string]string
+	// task is the last one that was started.
+	task string
+}
+
+// patience is how long a request is repeated, and pause how long it waits in between.
+const patience, pause = time.Minute, 100 * time.Millisecond
+
+func (c *conversation) ask(ctx context.Context, line string) (Answer, error) {
+	r := parse(line)
+	begun := time.Now()
+
+	reply, status, err := c.send(ctx, r)
+	for err == nil && r.patient && reply.code != http.StatusOK && time.Since(begun) < patience {
+		if err = sleep(ctx); err == nil {
+			reply, status, err = c.send(ctx, r)
+		}
+	}
+
 	if err != nil {
 		return Answer{}, err
 	}
 
-	a := Answer{Request: request, Status: plain(status), Shape: Shape{}}
+	a := Answer{Request: line, Status: c.plain(status), Shape: Shape{}}
 
 	for field, why := range reply.Errors {
 		if a.Errors == nil {
 			a.Errors = map[string]string{}
 		}
 
-		a.Errors[field] = plain(why)
+		a.Errors[field] = c.plain(why)
 	}
 
-	if upid, is := reply.Data.(string); is && strings.HasPrefix(upid, "UPID:") {
-		a.Shape[""] = "task"
-		a.Exit, err = s.wait(ctx, c, upid)
+	switch data := reply.Data.(type) {
+	case string:
+		if strings.HasPrefix(data, "UPID:") {
+			a.Shape[""], c.task = "task", data
+			a.Exit, err = c.wait(ctx, data)
 
-		return a, err
+			return a, err
+		}
+	case map[string]any:
+		if id, is := data["full-tokenid"].(string); is {
+			c.secrets[id], _ = data["value"].(string)
+		}
 	}
 
 	a.Shape.add("", reply.Data)
@@ -175,44 +271,58 @@ func (s Server) ask(ctx context.Context, c *http.Client, request string) (Answer
 type reply struct {
 	Data   any               `json:"data"`
 	Errors map[string]string `json:"errors"`
+	code   int
 }
 
-func (s Server) send(ctx context.Context, c *http.Client, request string) (reply, string, error) {
-	method, rest, _ := strings.Cut(request, " ")
-	path, query, _ := strings.Cut(rest, "?")
-	method, embodied := strings.CutSuffix(method, "+")
+// authorization is the value of the header for a request; empty: it has none.
+func (c *conversation) authorization(r request) string {
+	switch {
+	case r.token == nil:
+		return c.server.Authorization
+	case *r.token == "":
+		return ""
+	case strings.Contains(*r.token, "="):
+		return "PVEAPIToken=" + *r.token
+	default:
+		return "PVEAPIToken=" + *r.token + "=" + c.secrets[*r.token]
+	}
+}
 
+func (c *conversation) send(ctx context.Context, r request) (reply, string, error) {
 	var (
-		body io.Reader
-		kind = "application/x-www-form-urlencoded"
+		body  io.Reader
+		kind  = "application/x-www-form-urlencoded"
+		fill  = strings.NewReplacer("$UPID", url.PathEscape(c.task), "$FILES", c.files)
+		path  = fill.Replace(r.path)
+		query = fill.Replace(r.query)
 	)
 
 	switch {
-	case method == "UPLOAD":
-		method = http.MethodPost
-
+	case r.upload:
 		var err error
 		if body, kind, err = fileForm(query); err != nil {
 			return reply{}, "", err
 		}
-	case method == http.MethodPost || method == http.MethodPut || embodied:
+	case r.embodied:
 		body = strings.NewReader(query)
 	case query != "":
 		path += "?" + query
 	}
 
-	r, err := http.NewRequestWithContext(ctx, method, s.Endpoint+"/api2/json"+path, body)
+	q, err := http.NewRequestWithContext(ctx, r.method, c.server.Endpoint+"/api2/json"+path, body)
 	if err != nil {
 		return reply{}, "", err
 	}
 
-	r.Header.Set("Authorization", s.Authorization)
-
-	if body != nil {
-		r.Header.Set("Content-Type", kind)
+	if authorization := c.authorization(r); authorization != "" {
+		q.Header.Set("Authorization", authorization)
 	}
 
-	response, err := c.Do(r)
+	if body != nil {
+		q.Header.Set("Content-Type", kind)
+	}
+
+	response, err := c.client.Do(q)
 	if err != nil {
 		return reply{}, "", err
 	}
@@ -223,7 +333,7 @@ func (s Server) send(ctx context.Context, c *http.Client, request string) (reply
 		return reply{}, "", err
 	}
 
-	var found reply
+	found := reply{code: response.StatusCode}
 
 	if len(bytes.TrimSpace(text)) > 0 {
 		// What the server itself refuses, before the API is asked, is plain text.
@@ -255,18 +365,43 @@ func fileForm(query string) (io.Reader, string, error) {
 
 	file, creation := form.CreateFormFile("filename", values.Get("file"))
 	if creation == nil {
-		_, creation = file.Write(make([]byte, 4096))
+		_, creation = file.Write(content)
 	}
 
 	return &b, form.FormDataContentType(), errors.Join(err, creation, form.Close())
 }
 
+// content is that of every file.
+var content = make([]byte, 4096)
+
+// serveFile answers with a file, whatever its name, unless that begins with "none".
+func serveFile(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, "/none") {
+		http.NotFound(w, r)
+
+		return
+	}
+
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+	_, _ = w.Write(content)
+}
+
+func sleep(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(pause):
+		return nil
+	}
+}
+
 // wait returns how a task ends.
-func (s Server) wait(ctx context.Context, c *http.Client, upid string) (string, error) {
-	path := "GET /nodes/" + strings.Split(upid, ":")[1] + "/tasks/" + url.PathEscape(upid) + "/status"
+func (c *conversation) wait(ctx context.Context, upid string) (string, error) {
+	status := parse("GET /nodes/" + strings.Split(upid, ":")[1] + "/tasks/" + url.PathEscape(upid) + "/status")
 
 	for range 600 {
-		found, status, err := s.send(ctx, c, path)
+		found, line, err := c.send(ctx, status)
 		if err != nil {
 			return "", err
 		}
@@ -275,17 +410,15 @@ func (s Server) wait(ctx context.Context, c *http.Client, upid string) (string, 
 		if task["status"] == "stopped" {
 			exit, _ := task["exitstatus"].(string)
 
-			return plain(exit), nil
+			return c.plain(exit), nil
 		}
 
 		if task == nil {
-			return "", fmt.Errorf("task %s: %s", upid, status)
+			return "", fmt.Errorf("task %s: %s", upid, line)
 		}
 
-		select {
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-time.After(100 * time.Millisecond):
+		if err := sleep(ctx); err != nil {
+			return "", err
 		}
 	}
 
@@ -300,12 +433,13 @@ var varying = []struct {
 	{regexp.MustCompile(`UPID:[^\s']+`), "UPID"},
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
 	{regexp.MustCompile(`[0-9a-f]{40}`), "DIGEST"},
+	{regexp.MustCompile(`tmp_dwnl\.\d+`), "tmp_dwnl.PID"},
 	{regexp.MustCompile(` at /\S+ line \d+\.?.*`), " at PLACE"},
 }
 
 // plain is a text of one line without what varies.
-func plain(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
+func (c *conversation) plain(text string) string {
+	text = strings.ReplaceAll(strings.Join(strings.Fields(text), " "), c.files, "FILES")
 	for _, v := range varying {
 		text = v.pattern.ReplaceAllString(text, v.with)
 	}

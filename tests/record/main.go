@@ -34,7 +34,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 	major, err := strconv.Atoi(strings.SplitN(*version, ".", 2)[0])
 	if *endpoint == "" || err != nil || flags.NArg() > 0 {
-		return errors.New("usage: PROXMOX_TOKEN_SECRET=... go run ./tests/record --endpoint URL --version 9.2.11 [--cluster] > file")
+		return errors.New("usage: PROXMOX_TOKEN_SECRET=... go run ./tests/record --endpoint URL --version 9.2.11 " +
+			"[--cluster] > file")
 	}
 
 	s := recording.Server{

@@ -131,7 +131,8 @@ func (w *World) prepareUpdate(c Caller, host string, id int, r UpdateRequest) (f
 }
 
 // byValue are the settings whose value decides who may delete them (qemu-server: check_vm_modify_config_perm).
-var byValue = regexp.MustCompile(`^((ide|sata|scsi|virtio|unused|serial|usb|hostpci|virtiofs)\d+|efidisk0|tpmstate0|tags)$`)
+var byValue = regexp.MustCompile(
+	`^((ide|sata|scsi|virtio|unused|serial|usb|hostpci|virtiofs)\d+|efidisk0|tpmstate0|tags)$`)
 
 func (w *World) mayUpdate(v *vm, conf map[string]string, r UpdateRequest) error {
 	if r.Digest != "" && r.Digest != v.digest() {

@@ -6,8 +6,8 @@ import (
 )
 
 // updateMark is the property whose change causes an update of a VM for what hooks do. Hooks run only in an update, and
-// no property says "has disks to grow": a timeout that means nothing to the machine carries it in the state, with values
-// that nothing else sets.
+// no property says "has disks to grow": a timeout that means nothing to the machine carries it in the state, with
+// values that nothing else sets.
 const updateMark = "timeoutMigrate"
 
 // migrateTimeout is the provider's own, in seconds.

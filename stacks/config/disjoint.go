@@ -28,7 +28,8 @@ func OfCluster(cluster string, found spec.Problems) spec.Problems {
 }
 
 // CheckDisjoint refuses what clusters of one program share and must not: names, directories of files and, on the same
-// Proxmox VE, VMIDs, MAC addresses, addresses and, of K3s, the names of nodes, by which their user data is stored. Nothing else can show it: none of them may exist yet.
+// Proxmox VE, VMIDs, MAC addresses, addresses and, of K3s, the names of nodes, by which their user data is stored.
+// Nothing else can show it: none of them may exist yet.
 func CheckDisjoint(clusters []Planned) spec.Problems {
 	var problems spec.Problems
 

@@ -14,9 +14,16 @@ func Program(ctx *pulumi.Context) error {
 }
 
 // ProgramIn is Program for the Automation API, whose programs are not told where their project is: in the directory
-// dir, which holds the stack's file and the patch files that the configuration names.
-func ProgramIn(dir string) pulumi.RunFunc {
-	return func(ctx *pulumi.Context) error { return run(ctx, dir, func(*config.Config) {}) }
+// dir, which holds the stack's file and the patch files that the configuration names. set are called with the
+// configuration that was loaded: who destroys the stack sets Destroying.
+func ProgramIn(dir string, set ...func(*Config)) pulumi.RunFunc {
+	return func(ctx *pulumi.Context) error {
+		return run(ctx, dir, func(c *Config) {
+			for _, change := range set {
+				change(c)
+			}
+		})
+	}
 }
 
 func run(ctx *pulumi.Context, dir string, here func(*config.Config)) error {

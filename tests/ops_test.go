@@ -215,6 +215,9 @@ func TestLocked(t *testing.T) {
 	assert.Positive(t, f.Deployment.Pending)
 	assert.Contains(t, out.String(), "under way")
 
+	_, err = r.Stack.Up(t.Context())
+	require.True(t, auto.IsConcurrentUpdateError(err), "%v", err)
+
 	err = s.Check(t.Context())
 	require.ErrorContains(t, err, "lock: "+lock)
 	require.ErrorContains(t, err, "state: an update was interrupted")
@@ -222,6 +225,7 @@ func TestLocked(t *testing.T) {
 	end()
 	require.NoError(t, <-updated)
 	require.NoError(t, s.Check(t.Context()))
+	requireNoChange(t, r.Stack)
 }
 
 // TestOpsCommand uses the command as an operator does, in a project directory: a snapshot before each change, and no

@@ -173,6 +173,11 @@ func TestQuorumLost(t *testing.T) {
 	assert.Equal(t, []string{"home-control-1", "home-control-2", "home-control-3", "home-worker-1"},
 		kubernetesNodes(t, api))
 
+	assert.Contains(t, upResult(t, r.Stack).StdOut, "cluster.recoverFrom is still etcd-backups/"+name)
+	unset(t, r.Stack, "cluster.recoverFrom")
+	assert.NotContains(t, upResult(t, r.Stack).StdOut, "cluster.recoverFrom is still")
+	requireNoChange(t, r.Stack)
+
 	require.NoError(t, os.WriteFile(kept[0].Path, []byte("half"), 0o600))
 
 	said, err = etcd("check", kept[0].Path)

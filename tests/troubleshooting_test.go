@@ -241,7 +241,7 @@ var troubleshooting = map[string]remedied{
 	},
 	`"is a newer snapshot of this cluster"`: {by("TestQuorumLost"), by("TestQuorumLost"), "", ""},
 	`"cluster.recoverFrom is still …", a warning`: {
-		by("TestWarnArmed"), nil, "", "a unit test has the message; TestQuorumLost removes the key",
+		by("TestQuorumLost"), by("TestQuorumLost"), "", "",
 	},
 	`"planned members (missing: …"`: {
 		by("TestCheckDisruption"), nil, "", "a unit test has the message; it asks for an update of its own",

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
@@ -96,7 +97,13 @@ type Rehearsal struct {
 	guests    *guests.Guests
 	dir       string
 	workspace []auto.LocalWorkspaceOption
+
+	// Destroying tells the program that a run destroys the stack, as the variable of ops run does.
+	Destroying atomic.Bool
 }
+
+// told is what the program is told in addition to its configuration.
+func (r *Rehearsal) told(c *stacks.Config) { c.Destroying = c.Destroying || r.Destroying.Load() }
 
 // Start checks the stack, starts a lab with what the stack expects to find, and opens the rewritten stack in a backend
 // of its own. Nothing is deployed yet. The lab runs until Close, also when ctx ends: tearing down needs it still.
@@ -242,7 +249,7 @@ func (r *Rehearsal) Open(ctx context.Context, name string) (auto.Stack, error) {
 		return auto.Stack{}, err
 	}
 
-	stack, err := r.Backend.InlineStack(ctx, config.Project, name, stacks.ProgramIn(work), nil,
+	stack, err := r.Backend.InlineStack(ctx, config.Project, name, stacks.ProgramIn(work, r.told), nil,
 		append([]auto.LocalWorkspaceOption{auto.WorkDir(work)}, r.workspace...)...)
 	if err != nil {
 		return auto.Stack{}, err

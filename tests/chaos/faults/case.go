@@ -50,14 +50,6 @@ func (c Case) String() string {
 	return fmt.Sprintf("%s, %s: %s %s %s", c.Stack, c.Stage, which, c.Call, c.Effect)
 }
 
-// providers says that what comes of a case is the provider's, as stacks/docs/reliability.md tells: it does not look
-// after the removal of a file, and takes a page for its success. The program does, but in a destroy that it is not told
-// of.
-func (c Case) providers() bool {
-	return c.Stage == Destroy && (c.Effect == TaskFailed || c.Effect == Page) &&
-		c.Call.Pattern == "DELETE /nodes/{host}/storage/{store}/content/{volume}"
-}
-
 // Cases are all that a harness's calls can be struck with, in a steady order.
 func (g *Harness) Cases() []Case {
 	var all []Case

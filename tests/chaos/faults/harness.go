@@ -299,7 +299,12 @@ func (g *Harness) operate(ctx context.Context, stage Stage, refreshFirst bool) e
 			options = append(options, optdestroy.Refresh())
 		}
 
+		// As ops run destroys it: the program looks at what is deleted.
+		g.r.Destroying.Store(true)
+
 		_, err = g.r.Stack.Destroy(ctx, options...)
+
+		g.r.Destroying.Store(false)
 	} else {
 		options := []optup.Option{optup.SuppressOutputs(), optup.ProgressStreams(g.log), optup.ErrorProgressStreams(g.log)}
 		if refreshFirst {

@@ -32,7 +32,7 @@ type Sweep struct {
 	Stages []Stage
 	// Seed orders the cases; the same seed, the same order.
 	Seed uint64
-	// Sample is how many cases are run of each stack, and none of those that the provider loses; 0: all.
+	// Sample is how many cases are run of each stack; 0: all.
 	Sample int
 	// Shard of Shards is this sweep's; Shards 0 means that there is one.
 	Shard, Shards int
@@ -238,11 +238,7 @@ func (s *Sweep) chosen(g *Harness) []Case {
 	r.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
 
 	if s.Sample > 0 {
-		mendable := slices.DeleteFunc(slices.Clone(cases), Case.providers)
-		some := spread(mendable, s.Sample)
-
-		s.printf("%s: the sample has none of %d cases that the provider loses (stacks/docs/reliability.md)", g.Name,
-			len(cases)-len(mendable))
+		some := spread(cases, s.Sample)
 
 		for _, c := range cases {
 			if s.Besides != nil && s.Besides(c) && !slices.Contains(some, c) {

@@ -265,6 +265,7 @@ func (f *Factory) create(w http.ResponseWriter, r *http.Request) {
 
 	s, err := Parse(body)
 	if err != nil {
+		f.opts.Journal.Ignore("a schematic: " + err.Error())
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}

@@ -84,6 +84,8 @@ func (r programs) ciliumCLI(p *corev1.Pod, ctr *corev1.Container) string {
 
 	command := append(slices.Clone(ctr.Command), ctr.Args...)
 	if len(command) < 2 || command[0] != "cilium" {
+		r.ignore("a command of the Cilium CLI's image that is not cilium")
+
 		return "exec: no such file or directory"
 	}
 
@@ -139,6 +141,8 @@ func (r programs) ciliumFlags(p *corev1.Pod, ctr *corev1.Container, args []strin
 	namespace := flags.StringP("namespace", "n", metav1.NamespaceSystem, "")
 
 	if err := flags.Parse(args); err != nil {
+		r.ignore("a command line of the Cilium CLI: %v", err)
+
 		return "", "", nil, err.Error()
 	}
 

@@ -189,6 +189,7 @@ func (s *system) bringUp(name string) int {
 
 		if err := decoder.Decode(&k.config); err != nil {
 			log(`level=fatal msg="%s: %v"`, path, err)
+			s.fw.opts.Journal.Ignore(fmt.Sprintf("a configuration of K3s that does not start here: %v", err))
 			k.stop()
 
 			return 1

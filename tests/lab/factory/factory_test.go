@@ -98,6 +98,17 @@ func TestImages(t *testing.T) {
 		code, body := c.do(http.MethodGet, path, "")
 		require.Equal(t, want, code, "%s: %s", path, body)
 	}
+
+	// What changes nothing is the schematic of the official images, new or not.
+	for _, text := range []string{"customization: {}", "{}"} {
+		code, body = c.do(http.MethodPost, "/schematics", text)
+		require.Equal(t, http.StatusCreated, code, text)
+		require.NoError(t, json.Unmarshal([]byte(body), &reply))
+		require.Equal(t, factory.Plain, reply.ID, text)
+	}
+
+	code, _ = c.do(http.MethodGet, "/image/"+factory.Plain+"/v1.12.4/metal-amd64.iso", "")
+	require.Equal(t, http.StatusOK, code)
 }
 
 func TestWrongSchematics(t *testing.T) {

@@ -174,6 +174,21 @@ func TestNodesJoin(t *testing.T) {
 	_, ready := f.cluster.NodeReady("node-1")
 	require.False(t, ready)
 
+	taints := func() (found []string) {
+		n, err := f.api.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
+		require.NoError(t, err)
+
+		for _, taint := range n.Spec.Taints {
+			found = append(found, taint.Key+":"+string(taint.Effect))
+		}
+
+		return found
+	}
+
+	require.Subset(t, taints(), []string{
+		corev1.TaintNodeUnreachable + ":NoSchedule", corev1.TaintNodeUnreachable + ":NoExecute",
+	})
+
 	ds, err := f.api.AppsV1().DaemonSets("kube-system").Get(t.Context(), "kube-proxy", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Zero(t, ds.Status.NumberReady)
@@ -184,6 +199,12 @@ func TestNodesJoin(t *testing.T) {
 
 	_, ready = f.cluster.NodeReady("node-1")
 	require.True(t, ready)
+	require.Empty(t, taints())
+
+	require.NoError(t, k.Report(t.Context(), false, "the network is not ready"))
+	require.Subset(t, taints(), []string{
+		corev1.TaintNodeNotReady + ":NoSchedule", corev1.TaintNodeNotReady + ":NoExecute",
+	})
 
 	// it is deleted, and its pods with it
 	require.NoError(t, f.api.CoreV1().Nodes().Delete(t.Context(), "node-1", metav1.DeleteOptions{}))

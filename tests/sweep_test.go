@@ -213,12 +213,12 @@ func evicts(c faults.Case) bool {
 	return c.Stack == "k3s" && strings.HasSuffix(c.Call.Pattern, "/eviction")
 }
 
-// lostDeletion says that a host fails to delete a file, or a proxy answers in its place, while the stack is destroyed:
-// the provider notices neither, and the program does.
+// lostDeletion is a deletion that only the program finds to have failed.
 func lostDeletion(c faults.Case) bool {
-	return c.Stage == faults.Destroy && !c.Last &&
-		(c.Effect == faults.TaskFailed || c.Effect == faults.Page) &&
-		(strings.HasPrefix(c.Call.Pattern, "DELETE /cluster/mapping/") || strings.HasSuffix(c.Call.Pattern, "/content/{volume}"))
+	mapping := c.Stage == faults.Destroy && c.Effect == faults.Page &&
+		strings.HasPrefix(c.Call.Pattern, "DELETE /cluster/mapping/")
+
+	return !c.Last && (c.LostDeletion() || mapping)
 }
 
 // locked says that Proxmox VE refuses to resize the disk of a VM, or to start the VM, because it is locked. The same

@@ -50,6 +50,13 @@ func (c Case) String() string {
 	return fmt.Sprintf("%s, %s: %s %s %s", c.Stack, c.Stage, which, c.Call, c.Effect)
 }
 
+// LostDeletion says that a host fails to delete a file, or a proxy answers in its place, while the stack is destroyed:
+// the provider notices neither, and the program does. The sample leaves these cases to Besides.
+func (c Case) LostDeletion() bool {
+	return c.Stage == Destroy && (c.Effect == TaskFailed || c.Effect == Page) &&
+		c.Call.Pattern == "DELETE /nodes/{host}/storage/{store}/content/{volume}"
+}
+
 // Cases are all that a harness's calls can be struck with, in a steady order.
 func (g *Harness) Cases() []Case {
 	var all []Case

@@ -238,7 +238,7 @@ func (s *Sweep) chosen(g *Harness) []Case {
 	r.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
 
 	if s.Sample > 0 {
-		some := spread(cases, s.Sample)
+		some := spread(slices.DeleteFunc(slices.Clone(cases), Case.LostDeletion), s.Sample)
 
 		for _, c := range cases {
 			if s.Besides != nil && s.Besides(c) && !slices.Contains(some, c) {

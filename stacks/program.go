@@ -17,22 +17,18 @@ func Program(ctx *pulumi.Context) error {
 // dir, which holds the stack's file and the patch files that the configuration names. set are called with the
 // configuration that was loaded: who destroys the stack sets Destroying.
 func ProgramIn(dir string, set ...func(*Config)) pulumi.RunFunc {
-	return func(ctx *pulumi.Context) error {
-		return run(ctx, dir, func(c *Config) {
-			for _, change := range set {
-				change(c)
-			}
-		})
-	}
+	return func(ctx *pulumi.Context) error { return run(ctx, dir, set...) }
 }
 
-func run(ctx *pulumi.Context, dir string, here func(*config.Config)) error {
+func run(ctx *pulumi.Context, dir string, set ...func(*Config)) error {
 	c, err := config.Load(ctx, dir)
 	if err != nil {
 		return err
 	}
 
-	here(&c)
+	for _, change := range set {
+		change(&c)
+	}
 
 	d, err := Deploy(ctx, c)
 	if err != nil {

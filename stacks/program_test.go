@@ -112,7 +112,8 @@ func TestClustersClash(t *testing.T) {
 	}
 }
 
-// TestUserDataClashes: hosts keep the user data of K3s nodes by their names, which clusters of one program must not share.
+// TestUserDataClashes: hosts keep the user data of K3s nodes by their names, which clusters of one program must not
+// share.
 func TestUserDataClashes(t *testing.T) {
 	clusters := make([]config.Planned, 2)
 

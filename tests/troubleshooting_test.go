@@ -184,7 +184,7 @@ var troubleshooting = map[string]remedied{
 	`"it refuses its configuration"`:                      {by("TestRejectedConfiguration"), by("TestRejectedConfiguration"), "", ""},
 	`"and Talos would not open it at the next boot"`: {
 		by("TestRunningEncryption"), nil, "",
-		"a unit test has the message; the lab's volumes are not encrypted, so that it starts with any setting",
+		"a unit test has the message; it asks the operator to revert the change",
 	},
 	`"exited prematurely", with no output below it, at the end of an update`: {
 		nil, nil, "Pulumi's", "it happens by chance, on a machine that is too slow",

@@ -202,6 +202,8 @@ func TestHAOfOneNode(t *testing.T) {
 		assert.Equal(t, &ha, n.HA)
 	}
 
-	_, err := NewNode(NodeArgs{Name: "web", Host: "pve1", VMID: 700, VM: spec.VMSpec{HA: &spec.HA{Hosts: []string{"pve1:x"}}}})
+	_, err := NewNode(NodeArgs{
+		Name: "web", Host: "pve1", VMID: 700, VM: spec.VMSpec{HA: &spec.HA{Hosts: []string{"pve1:x"}}},
+	})
 	require.ErrorContains(t, err, "node.ha.hosts[0]: must be a host")
 }

@@ -56,11 +56,9 @@ func CheckComplete(ctx context.Context, p *plan.Plan, proxmox Proxmox, args *pul
 			// The provider could not read back what it had made. It would write just that, and a refresh looks only for disks
 			// that it knows.
 			return fmt.Errorf("VM %d on host %s is not finished: the state does not know its disks, because they "+
-				"could not be read when the VM was created or changed. "+
-				"Replace the node (lifecycle.replace); or, if it was never configured, delete its VM ('qm stop "+
-				"%d', 'qm destroy "+
-				"%d --purge' there) and run "+
-				"'pulumi up --refresh'", v.ID, v.Host, v.ID, v.ID)
+				"could not be read when the VM was created or changed. %s; or, if it was never configured, delete its VM "+
+				"('qm stop %d', 'qm destroy %d --purge' there) and run 'pulumi up --refresh'",
+				v.ID, v.Host, replaceAgain(p, n.Name), v.ID, v.ID)
 		case !there && !slices.Contains(given, at):
 			// After a refresh, the state would not know where the disk belongs, and the provider could not add it.
 			return fmt.Errorf("VM %d on host %s does not have disk %s, which the state has, because an earlier update failed. "+
@@ -76,6 +74,15 @@ func CheckComplete(ctx context.Context, p *plan.Plan, proxmox Proxmox, args *pul
 	}
 
 	return checkApplied(v, config, args)
+}
+
+// replaceAgain says how to replace a node. A name that is in the list has had its effect.
+func replaceAgain(p *plan.Plan, node string) string {
+	if p.Replaces(node) {
+		return "The node is in lifecycle.replace already: remove it from its pool, run 'pulumi up', and add it again"
+	}
+
+	return "Replace the node (lifecycle.replace)"
 }
 
 // checkApplied finds changes that were not applied: what an update that failed has left in the state and not on Proxmox

@@ -39,6 +39,10 @@ func TestCheckComplete(t *testing.T) {
 	disk := func(size float64) map[string]any { return map[string]any{"interface": "scsi0", "size": size} }
 
 	complete := oneConfig{config: proxmoxapi.VMConfig{Disks: map[string]int{"scsi0": 40}}}
+	replaced := &plan.Plan{
+		Pools:   []plan.PlannedPool{{Nodes: []plan.Node{{Name: "c-control-1", VMID: 401}}}},
+		Replace: []string{"c-control-1"},
+	}
 
 	assert.NoError(t, CheckComplete(t.Context(), &plan.Plan{}, complete, args(disk(40))))
 	assert.NoError(t, CheckComplete(t.Context(), &plan.Plan{}, complete, args(disk(10))), "it was made larger by hand")
@@ -50,9 +54,11 @@ func TestCheckComplete(t *testing.T) {
 		"VM 401 on host a is not finished: the state does not know its disks, because they could not be read when "+
 			"the VM was created or changed. "+
 			"Replace the node (lifecycle.replace); or, if it was never configured, delete its VM ('qm stop 401', "+
-			"'qm destroy "+
-			"401 --purge' there) and run "+
-			"'pulumi up --refresh'")
+			"'qm destroy 401 --purge' there) and run 'pulumi up --refresh'")
+	assert.ErrorContains(t, CheckComplete(t.Context(), replaced, complete,
+		args(map[string]any{"interface": nil, "size": nil})),
+		"The node is in lifecycle.replace already: remove it from its pool, run 'pulumi up', and add it again; or, if it "+
+			"was never configured, delete its VM ('qm stop 401',")
 }
 
 // TestCheckApplied: an update that failed leaves its outputs in the state, with the inputs of before. What of it

@@ -33,7 +33,7 @@ var deleteMapping = regexp.MustCompile(`'pvesh delete /cluster/mapping/pci/([^']
 var remedies = []remedy{
 	{
 		verdict: Recreated, changes: true, do: replaceNode,
-		pattern: regexp.MustCompile(`VM (\d+) on host \S+ is not finished: the state does not know its disks`),
+		pattern: regexp.MustCompile(`VM (\d+) on host \S+ is not finished: the state does not know its disks.* Replace the node`),
 	},
 	{verdict: Deleted, pattern: regexp.MustCompile(`'qm destroy (\d+) --purge'`), do: destroyVM},
 	{verdict: Deleted, pattern: freeVolume, do: func(_ context.Context, g *Harness, volume string) error {

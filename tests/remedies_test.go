@@ -158,15 +158,30 @@ func TestRemediesOfChanges(t *testing.T) {
 	up(t, r.Stack)
 
 	// The provider could not read the disks after a change.
-	plant(`^GET .*/storage/.*/content/.+$`, journal.Refuse, func(f *journal.Fault) { f.Message = "no such volume" })
-	set(t, r.Stack, "pools.worker.cores", "4")
-	_, _ = r.Stack.Up(t.Context())
-	r.Lab.Journal().Clear()
-	set(t, r.Stack, "pools.worker.tags[0]", "fast")
+	loseDisks := func(cores string) {
+		plant(`^GET .*/storage/.*/content/.+$`, journal.Refuse, func(f *journal.Fault) { f.Message = "no such volume" })
+		set(t, r.Stack, "pools.worker.cores", cores)
+		_, _ = r.Stack.Up(t.Context())
+		r.Lab.Journal().Clear()
+		set(t, r.Stack, "pools.worker.tags[0]", "tag"+cores)
+	}
 
+	loseDisks("4")
 	assert.Contains(t, failUp(t, r.Stack), "is not finished: the state does not know its disks")
 
 	set(t, r.Stack, "lifecycle.replace[0]", restartedWorker)
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireNoChange(t, r.Stack)
+
+	// Once more, with its name still in the list.
+	loseDisks("5")
+	assert.Contains(t, failUp(t, r.Stack), "The node is in lifecycle.replace already: remove it from its pool")
+
+	unset(t, r.Stack, "lifecycle.replace")
+	set(t, r.Stack, "pools.worker.count", "0")
+	up(t, r.Stack)
+	set(t, r.Stack, "pools.worker.count", "1")
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireNoChange(t, r.Stack)

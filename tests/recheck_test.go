@@ -5,6 +5,7 @@ import (
 	"math"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,6 +135,36 @@ func TestCheckedAgainAfterTheDrain(t *testing.T) {
 			requirePinned(t, api, node)
 		})
 	}
+}
+
+// TestMemberRestartsDuringTheDrain: a member of etcd that restarts while another control plane is drained is waited
+// for. The update neither fails, nor takes the control plane down before.
+func TestMemberRestartsDuringTheDrain(t *testing.T) {
+	t.Parallel()
+
+	const node, other = "home-control-1", "home-control-2"
+
+	r := rehearse(t, stackFile(t, strings.Replace(threeAndOne, "drainTimeout: 3s", "drainTimeout: 30s", 1)), onRealKubernetes)
+	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireVoters(t, r, 3)
+	pinned(t, api, node)
+
+	began := time.Now()
+
+	var crashed atomic.Bool
+
+	set(t, r.Stack, "defaults.memoryMiB", "6144")
+	whileDraining(r, node, func() {
+		r.Talos.Break(other, talos.EtcdCrashes)
+		crashed.Store(true)
+	})
+	up(t, r.Stack)
+	assert.True(t, crashed.Load())
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+	requireVoters(t, r, 3)
+	requireOrderly(t, r, began, 1)
+	requireNoChange(t, r.Stack)
 }
 
 // TestCheckedAgainAfterTheDrainK3s: a server that is drained is not taken down when another fails meanwhile.

@@ -58,6 +58,8 @@ type etcdMembers interface {
 	status(id uint64) (*machineapi.EtcdMemberStatus, error)
 	// alarm raises the alarm of a member that is out of space.
 	alarm(id uint64)
+	// kill stops a member, which starts again.
+	kill(id uint64, cause string) error
 	// damageLog stops a member, and damages its log so that it does not start again.
 	damageLog(id uint64, cause string) error
 	// damageStore stops a member, and has it start again with other data than the others have, which etcd finds out.

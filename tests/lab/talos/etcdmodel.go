@@ -384,8 +384,17 @@ func (c *etcdModel) raise(id uint64, alarm machineapi.EtcdMemberAlarm_AlarmType)
 	}
 }
 
+// kill implements [etcdMembers].
+func (c *etcdModel) kill(id uint64, cause string) error {
+	return c.killAs(id, cause, false)
+}
+
 // damageLog implements [etcdMembers].
 func (c *etcdModel) damageLog(id uint64, cause string) error {
+	return c.killAs(id, cause, true)
+}
+
+func (c *etcdModel) killAs(id uint64, cause string, damaged bool) error {
 	c.end(id, cause)
 
 	c.mu.Lock()
@@ -396,7 +405,7 @@ func (c *etcdModel) damageLog(id uint64, cause string) error {
 		return errMemberNotFound
 	}
 
-	m.damaged = true
+	m.damaged = damaged
 	m.exit(errKilled)
 
 	return nil

@@ -19,6 +19,8 @@ const (
 	EtcdNoSpace Fault = "etcd out of space"
 	// EtcdCorrupt damages the log of a node's etcd, once by each Break: it does not start again.
 	EtcdCorrupt Fault = "etcd corrupt"
+	// EtcdCrashes ends the process of a node's etcd, once by each Break. Talos starts it again.
+	EtcdCrashes Fault = "etcd crashes"
 	// EtcdInconsistent gives a node's etcd other data than the others have, once by each Break. etcd finds it out, and
 	// raises an alarm for the member: it takes no writes any more.
 	EtcdInconsistent Fault = "etcd inconsistent"
@@ -79,18 +81,17 @@ func (m *membership) strike(n *node, fault Fault, broken bool) {
 		if broken {
 			m.cluster.alarm(m.id)
 		}
-	case EtcdCorrupt, EtcdInconsistent:
+	case EtcdCorrupt, EtcdInconsistent, EtcdCrashes:
 		if !broken {
 			return
 		}
 
-		damage := m.cluster.damageLog
-		if fault == EtcdInconsistent {
-			damage = m.cluster.damageStore
-		}
+		do := map[Fault]func(id uint64, cause string) error{
+			EtcdCorrupt: m.cluster.damageLog, EtcdInconsistent: m.cluster.damageStore, EtcdCrashes: m.cluster.kill,
+		}[fault]
 
-		if err := damage(m.id, n.name()+": etcd's data are damaged"); err != nil {
-			n.sys.log("etcd's data are not damaged: %v", err)
+		if err := do(m.id, n.name()+": "+string(fault)); err != nil {
+			n.sys.log("%s: %v", fault, err)
 		}
 	// Looked at when it comes to that.
 	case EtcdLags, EtcdNotStarted, ClockUnset, ClockBehind, KubeletDies, InstallerFails, UpgradeFallsBack, NeverReturns:

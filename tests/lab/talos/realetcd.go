@@ -273,6 +273,11 @@ func (c *realEtcd) setCut(id uint64, cut bool, cause string) {
 	c.probe(m, p)
 }
 
+// kill implements [etcdMembers].
+func (c *realEtcd) kill(id uint64, cause string) error {
+	return c.damage(id, cause, func(upstream.MemberConfig) error { return nil })
+}
+
 // damageLog implements [etcdMembers].
 func (c *realEtcd) damageLog(id uint64, cause string) error {
 	return c.damage(id, cause, upstream.MemberConfig.DamageLog)

@@ -184,7 +184,7 @@ func checkGo(words []string) string {
 			return p + " is no command"
 		}
 
-		if tests != "" && !regexp.MustCompile(`\nfunc (`+tests+`)`).MatchString(sources.String()) {
+		if tests != "" && !regexp.MustCompile(`\nfunc (`+strings.Trim(tests, "'")+`)`).MatchString(sources.String()) {
 			return "there is no test " + tests + " in " + p
 		}
 	}

@@ -36,6 +36,8 @@ func fill(t *testing.T, dir string) (free func()) {
 	return func() { require.NoError(t, os.Remove(path)) }
 }
 
+const needsRoot = "SKIPPED: it takes root to mount a disk. Run the tests as root, or with 'unshare -Urm go test …'"
+
 // onSmallDisk puts a directory on a disk of its own, for as long as the test runs. That takes an administrator.
 func onSmallDisk(t *testing.T, dir string) {
 	t.Helper()
@@ -44,7 +46,7 @@ func onSmallDisk(t *testing.T, dir string) {
 	require.NoError(t, os.CopyFS(before, os.DirFS(dir)))
 
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); errors.Is(err, syscall.EPERM) {
-		t.Skip("SKIPPED: it takes root to mount a small disk. Run the tests as root, or with 'unshare -Urm go test …'")
+		t.Skip(needsRoot)
 	} else {
 		require.NoError(t, err)
 	}
@@ -135,5 +137,28 @@ func TestFullProjectDisk(t *testing.T) {
 	kept, err := etcdbackup.Store{Dir: backups, Cluster: "pair"}.List()
 	require.NoError(t, err)
 	assert.Len(t, kept, 1)
+	requireNoChange(t, r.Stack)
+}
+
+// TestReadOnlyHome: an update needs to write nothing into the CLI's own directory (PULUMI_HOME).
+func TestReadOnlyHome(t *testing.T) {
+	t.Parallel()
+
+	r := rehearse(t, stackFile(t, pair{"template", "metal", "", "reserved"}.stack()))
+	home := filepath.Join(r.Backend.Dir(), "home")
+
+	if err := syscall.Mount(home, home, "", syscall.MS_BIND, ""); errors.Is(err, syscall.EPERM) {
+		t.Skip(needsRoot)
+	} else {
+		require.NoError(t, err)
+	}
+
+	t.Cleanup(func() { assert.NoError(t, syscall.Unmount(home, syscall.MNT_DETACH)) })
+	require.NoError(t, syscall.Mount("", home, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
+
+	require.ErrorIs(t, os.WriteFile(filepath.Join(home, "written"), nil, 0o600), syscall.EROFS)
+
+	up(t, r.Stack)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireNoChange(t, r.Stack)
 }

@@ -79,8 +79,7 @@ var removalMessages = map[string]remedied{
 	`"is blocked by the disruption budget"`:      {by("TestDrainIsBounded"), by("TestDrainIsBounded"), "", ""},
 	`"It has already left"`:                      {by("TestRemovalIsContinued"), by("TestRemovalIsContinued"), "", ""},
 	`"… is not in Kubernetes" or "… not a member of etcd", a warning at the end of an update`: {
-		by("TestFinalCheckOfMissingNodes"), nil, "",
-		"a unit test has the warnings; TestDeadNodes replaces nodes that do not answer",
+		by("TestMissingNodes"), by("TestMissingNodes"), "", "",
 	},
 	`"not started: … failed"`: {by("TestFailedUpdateEndsItsTurn"), by("TestFailedUpdateEndsItsTurn"), "", ""},
 }
@@ -243,19 +242,14 @@ var troubleshooting = map[string]remedied{
 	`"cluster.recoverFrom is still …", a warning`: {
 		by("TestQuorumLost"), by("TestQuorumLost"), "", "",
 	},
-	`"planned members (missing: …"`: {
-		by("TestCheckDisruption"), nil, "", "a unit test has the message; it asks for an update of its own",
-	},
-	`"these are not in Kubernetes: …"`: {
-		by("TestMissingWorkers"), nil, "", "a unit test has the message; it asks for an update of its own",
-	},
+	`"planned members (missing: …"`:                {by("TestMissingNodes"), by("TestMissingNodes"), "", ""},
+	`"these are not in Kubernetes: …"`:             {by("TestMissingNodes"), by("TestMissingNodes"), "", ""},
 	`"run members of two different etcd clusters"`: {by("TestTwoEtcds"), by("TestTwoEtcds"), "", ""},
 	`an image of a removed cluster is still on a host`: {
 		nil, nil, "", "the provider loses it without a message: a known limit",
 	},
 	`"is no longer in the state, and"`: {
-		by("TestCheckDeleted", "TestCheckMappingDeleted"), nil, "",
-		"unit tests have the messages; the operator of the sweep does it: go run ./tests/chaos/sweep",
+		by("TestCheckDeleted", "TestCheckMappingDeleted"), by("TestSweep"), "", "",
 	},
 
 	// Removal and replacement.

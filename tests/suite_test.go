@@ -148,6 +148,7 @@ func rehearse(t *testing.T, stack string, change ...func(*rehearsal.Options)) *r
 	t.Cleanup(func() {
 		require.NoError(t, r.Close())
 		require.NoError(t, r.Lab.Journal().Unknown())
+		require.Empty(t, r.Lab.Journal().Unrecorded(), "no real Proxmox VE was asked that")
 	})
 
 	return r

@@ -161,17 +161,22 @@ func (args *k3sNodeArgs) recreated() bool {
 	return args.Absent || args.Replace && !args.State.Replaced
 }
 
+// keptUserData are the properties of the user data that do not change. Another host would mean another file, and so
+// would another mode. Other user data would be another instance to cloud-init, which would set a running node up again
+// when it is restarted; on another datastore, its VM would not find them, and not start any more.
+func (args *k3sNodeArgs) keptUserData() []string {
+	kept := []string{"nodeName", "fileMode"}
+	if !args.recreated() {
+		kept = append(kept, "sourceRaw", "datastoreId")
+	}
+
+	return kept
+}
+
 // newUserData writes the user data to the node's host, and returns the volume that they become.
 func newUserData(ctx *pulumi.Context, name string, args *k3sNodeArgs,
 	opts ...pulumi.ResourceOption,
 ) (pulumi.StringInput, error) {
-	// Other user data would be another instance to cloud-init, which would set a running node up again when it is
-	// restarted. Another host would mean another file, and so would another mode.
-	ignored := []string{"nodeName", "fileMode"}
-	if !args.recreated() {
-		ignored = append(ignored, "sourceRaw")
-	}
-
 	var mode pulumi.StringPtrInput
 	if args.Private {
 		mode = pulumi.String("0600")
@@ -185,7 +190,7 @@ func newUserData(ctx *pulumi.Context, name string, args *k3sNodeArgs,
 		},
 	}, append(opts,
 		pulumi.AdditionalSecretOutputs([]string{"sourceRaw"}),
-		pulumi.IgnoreChanges(ignored),
+		pulumi.IgnoreChanges(args.keptUserData()),
 		pulumi.ResourceHooks(args.fileHooks),
 		// The new file has the name of the old one.
 		pulumi.DeleteBeforeReplace(true))...)

@@ -55,7 +55,7 @@ func TestCompiledProgram(t *testing.T) {
 	unset(t, stack, "lifecycle.replace")
 	set(t, stack, "pools.worker.count", "0")
 	assert.Contains(t, failUp(t, stack), "(given: k3s-dev-worker-1, VMID 501 on host pve); put the node back with "+
-		"protection: false for its pool, run 'pulumi up', then remove it")
+		"protection: false for its pool, run 'pulumi up --refresh', ")
 	assert.Contains(t, vmids(r), "k3s-dev-worker-1")
 	set(t, stack, "pools.worker.count", "1")
 

@@ -308,7 +308,7 @@ func TestTheLastControlPlane(t *testing.T) {
 	set(t, r.Stack, "lifecycle.replace[1]", "k3s-dev-worker-1")
 
 	const refused = "k3s-dev-control-1 is not removed: the last control plane cannot be removed: etcd would be " +
-		"lost with it; " +
+		"lost with it; add two control planes first, then replace or remove it; or, " +
 		"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', " +
 		"then 'TALOS_PROXMOX_DESTROY=1 pulumi destroy --run-program'"
 

@@ -41,8 +41,8 @@ func (d MemberRemoval) CheckQuorum() error {
 	case remaining == 0:
 		return spec.Blocked(
 			"the last control plane cannot be removed: etcd would be lost with it",
-			"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', "+
-				"then 'TALOS_PROXMOX_DESTROY=1 pulumi destroy --run-program'",
+			"add two control planes first, then replace or remove it; or, to destroy the whole cluster, set "+
+				"lifecycle.teardown to true and run 'pulumi up', then 'TALOS_PROXMOX_DESTROY=1 pulumi destroy --run-program'",
 		)
 	case remaining < need:
 		return spec.Blocked(fmt.Sprintf("%d of the %d members of etcd would stay, and %d are needed",

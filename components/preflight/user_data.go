@@ -27,7 +27,7 @@ func (c *checker) checkSnippets(ctx context.Context) error {
 	asked := map[string]bool{}
 
 	for _, n := range c.Plan.Nodes() {
-		if asked[n.Host] || !c.Absent[n.VMID] || !c.CanAsk(n.Host) {
+		if asked[n.Host] || !c.Absent[n.VMID] && !c.Recreates(n) || !c.CanAsk(n.Host) {
 			continue
 		}
 

@@ -21,7 +21,7 @@ import (
 func CheckDisksKept(p *plan.Plan, args *pulumi.ResourceHookArgs) error {
 	var problems spec.Problems
 
-	remedy := remake(p, "without it")
+	remedy := remake(p, hookutil.String(args.NewInputs, "name"), "without it")
 
 	for i, disk := range Disks(args.OldInputs) {
 		at := hookutil.String(disk, "interface")
@@ -44,11 +44,16 @@ func CheckDisksKept(p *plan.Plan, args *pulumi.ResourceHookArgs) error {
 	return problems.Err()
 }
 
-// remake is how a VM is made again in another shape.
-func remake(p *plan.Plan, shape string) string {
+// remake is how the VM of a node is made again in another shape.
+func remake(p *plan.Plan, node, shape string) string {
 	if p.Bootstrap == spec.BootstrapExternal {
 		return "take the node out of its cluster and its pool, run 'pulumi up', and put it back into the pool: all " +
 			"data on its disks is lost"
+	}
+
+	if p.Replaces(node) {
+		return "undo this change, remove the node from lifecycle.replace, where its name has had its effect, run " +
+			"'pulumi up', then make the change and name the node there again: all data on its disks is lost"
 	}
 
 	return fmt.Sprintf("name the node in lifecycle.replace: its VM is recreated %s, and all data on its disks is lost",
@@ -93,7 +98,7 @@ func (u UpdateHooks) CheckDisksNotSmaller(ctx context.Context, n plan.Node, args
 
 		problems.Add("pools."+n.Pool+key, fmt.Sprintf("a disk does not shrink, and %s of VM %d on host %s (%s) has %d GiB",
 			d.Interface, v.ID, v.Host, n.Name, size), strconv.Itoa(d.SizeGiB),
-			named+"; or "+remake(u.Plan, "with a smaller one"))
+			named+"; or "+remake(u.Plan, n.Name, "with a smaller one"))
 	}
 
 	return problems.Err()

@@ -23,7 +23,7 @@ func CheckFirmwareKept(p *plan.Plan, n plan.Node, args *pulumi.ResourceHookArgs)
 
 	problems.Add("pools."+n.Pool+".firmware", "does not change for a VM that exists: "+n.Name+" was installed with "+
 		before+", and does not boot with another firmware", n.Firmware, "set firmware: "+before+"; or "+
-		remake(p, "with "+n.Firmware))
+		remake(p, n.Name, "with "+n.Firmware))
 
 	return problems.Err()
 }

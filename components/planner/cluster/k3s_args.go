@@ -42,7 +42,10 @@ func (r *Resolver) checkK3sArgs(path string, args []string, version string) {
 			continue
 		}
 
-		if instead, own := k3sOwn[m[1]]; own {
+		if strings.HasPrefix(arg, "--kubelet-arg=hostname-override=") {
+			r.Problems.Add(checks.At(path, i), "is set by the program itself", "--kubelet-arg=hostname-override",
+				"leave it out, and use pools.<name>.names")
+		} else if instead, own := k3sOwn[m[1]]; own {
 			remedy := "leave it out"
 			if instead != "" {
 				remedy += ", and use " + instead

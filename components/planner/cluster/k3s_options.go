@@ -49,6 +49,7 @@ var k3sOwn = map[string]string{
 	"data-dir": "", "config": "", "flannel-backend": "", "cluster-cidr": "k3s.clusterCIDR",
 	"service-cidr": "k3s.serviceCIDR", "https-listen-port": "",
 	"write-kubeconfig": "", "write-kubeconfig-mode": "",
+	"supervisor-port": "", "apiserver-port": "", "with-node-id": "",
 	"datastore-endpoint": "", "disable-etcd": "", "disable-agent": "", "disable-apiserver": "",
 }
 

@@ -44,7 +44,8 @@ func (c *Checker) CheckRemovals(ctx context.Context) error {
 		if vm, err := c.Proxmox.Config(ctx, v); err == nil && vm.Protection {
 			c.Problems.Add("pools", "a VM that is protected is not removed, and its node must not leave the cluster before it",
 				fmt.Sprintf("%s, VMID %d on host %s", v.Label(), v.ID, v.Host), "put the node back with "+
-					"protection: false for its pool, run 'pulumi up', then remove it")
+					"protection: false for its pool, run 'pulumi up --refresh', which also ends a protection that was set by "+
+					"hand, then remove it")
 		}
 	}
 

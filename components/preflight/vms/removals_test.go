@@ -134,7 +134,8 @@ func TestProtectedStays(t *testing.T) {
 	assert.EqualError(t, s.Problems.Err(), "the configuration has 1 problem:\n"+
 		"  - pools: a VM that is protected is not removed, and its node must not leave the cluster before it (given: "+
 		"c-worker-1, VMID 501 on host pve); "+
-		"put the node back with protection: false for its pool, run 'pulumi up', then remove it")
+		"put the node back with protection: false for its pool, run 'pulumi up --refresh', which also ends a protection "+
+		"that was set by hand, then remove it")
 }
 
 // protectedVMs protects each VM.

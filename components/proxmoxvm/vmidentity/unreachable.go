@@ -47,7 +47,8 @@ func FindUnreachable(ctx context.Context, proxmox Proxmox, p *plan.Plan, name st
 		of, stays := planned[v.ID]
 
 		switch {
-		case stays && of != name, !stays && (!OfCluster(v, p) || v.Name != name && v.Name != ""):
+		case v.Template, v.Container,
+			stays && of != name, !stays && (!OfCluster(v, p) || v.Name != name && v.Name != ""):
 			continue
 		}
 
@@ -94,7 +95,12 @@ func (s *UnreachableVM) LeftBehind() error {
 		files = append(files, fmt.Sprintf("/etc/pve/nodes/%s/qemu-server/%d.conf", v.Host, v.ID))
 	}
 
+	remove := fmt.Sprintf("run 'rm %s' on another host", files[0])
+	if len(files) > 1 {
+		remove = fmt.Sprintf("remove, on another host, the one of these files that has its name ('grep -l \"^name: %s$\" %s')",
+			s.node, strings.Join(files, " "))
+	}
+
 	return fmt.Errorf("%s has left the cluster, and its VM is still there: it is %s. When the host is back, run 'pulumi "+
-		"up' again. If it never comes back, run 'rm %s' "+
-		"on another host, then 'pulumi up --refresh'", s.node, s, strings.Join(files, " or "))
+		"up' again. If it never comes back, %s, then 'pulumi up --refresh'", s.node, s, remove)
 }

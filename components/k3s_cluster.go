@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/tokens"
 )
 
 // K3sClusterArgs describe one cluster of K3s.
@@ -179,6 +180,10 @@ func (b *k3sBuilder) machines() error {
 	servers, agents := byRole(b.Plan)
 
 	if err := b.pools(servers, newServerReplacementOrder(b.Plan)); err != nil {
+		return err
+	}
+
+	if err := b.recordEmpty(); err != nil {
 		return err
 	}
 
@@ -403,6 +408,19 @@ func (b *k3sBuilder) known(node *K3sNode) pulumi.Map {
 		// The kubeconfig is not in it.
 		"address": pulumi.Unsecret(address).(pulumi.StringPtrOutput),
 	}
+}
+
+// recordEmpty records, once the servers have joined, that an empty cluster was accepted: the key counts once. The
+// record is there as long as the key is set.
+func (b *k3sBuilder) recordEmpty() error {
+	if !b.Plan.AcceptEmpty {
+		return nil
+	}
+
+	_, err := pulumi.NewStash(b.ctx, b.name+tokens.EmptySuffix,
+		&pulumi.StashArgs{Input: pulumi.String("an empty cluster was accepted")}, b.child, pulumi.DependsOn(b.joined))
+
+	return err
 }
 
 // release lets the credentials go when the servers have joined: who reads them finds a cluster that answers. An agent

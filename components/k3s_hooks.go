@@ -53,6 +53,7 @@ func registerK3sHooks(ctx *pulumi.Context, name string, a hookArgs, proxmox K3sP
 		Scope: h.scope, Proxmox: proxmox, ProxmoxMajor: a.report.ProxmoxMajor(),
 		Kubeconfig: id.anyServer, Identity: id.known,
 		Manifests: h.manifests, Versions: h.versions, Nodes: nodesBy(p, name, tokens.JoinedSuffix),
+		EmptyRecord: name + tokens.EmptySuffix,
 	})
 
 	h.scope.Identities.SetUpOn = h.operations.Cluster.SetUpOn

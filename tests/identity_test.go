@@ -387,13 +387,32 @@ func TestForeignTwinRefreshedK3s(t *testing.T) {
 	up(t, r.Stack)
 
 	tags, _ := vmConfig(t, r, "edge-agent-1")["tags"].(string)
-	foreign(t, r, 501, map[string]string{"name": "edge-agent-1", "tags": tags, "cores": "2", "memory": "1024"})
+	twin := map[string]string{"name": "edge-agent-1", "tags": tags, "cores": "2", "memory": "1024"}
+
+	foreign(t, r, 501, twin)
+
+	t.Run("replaced, as the message says", func(t *testing.T) {
+		_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
+		require.NoError(t, err)
+
+		assert.Contains(t, failUp(t, r.Stack), refused)
+		set(t, r.Stack, "lifecycle.replace[0]", "edge-agent-1")
+		up(t, r.Stack)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+		requireNoChange(t, r.Stack)
+	})
+
+	foreign(t, r, 501, twin)
 
 	t.Run("left alone", func(t *testing.T) {
 		untouched(t, r, 501)
 
 		_, err := r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
 		require.NoError(t, err)
+
+		// The name in the list says nothing of this VM.
+		assert.Contains(t, failUp(t, r.Stack), refused)
+		unset(t, r.Stack, "lifecycle.replace")
 
 		assert.Contains(t, failPreview(t, r.Stack), refused)
 		assert.Contains(t, failUp(t, r.Stack), refused)

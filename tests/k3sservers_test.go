@@ -174,6 +174,23 @@ func TestK3sBeginsOnce(t *testing.T) {
 	_, err = api.CoreV1().ConfigMaps("default").Get(t.Context(), "remembered", metav1.GetOptions{})
 	require.Error(t, err, "it is empty")
 	requireNoChange(t, r.Stack)
+
+	// The key is still set: it counted once.
+	remove(t, r, vmids(r)["edge-server-1"])
+
+	_, err = r.Stack.Refresh(t.Context(), optrefresh.ProgressStreams(newOutput(t)))
+	require.NoError(t, err)
+	assert.Contains(t, failUp(t, r.Stack), "lifecycle.acceptEmptyCluster was already applied once")
+	assert.Len(t, r.Ubuntu.Members(), 2)
+
+	cli(t, r, "state", "delete", "--yes", urnOf(t, r, "edge-empty"))
+	up(t, r.Stack)
+	assert.Len(t, r.Ubuntu.Members(), 3)
+	requireNoChange(t, r.Stack)
+
+	unset(t, r.Stack, "lifecycle.acceptEmptyCluster")
+	up(t, r.Stack)
+	requireNoChange(t, r.Stack)
 }
 
 // TestK3sIsKept: neither a destroy nor a replacement takes a machine of a cluster of K3s, be it of servers alone or

@@ -30,6 +30,8 @@ type Datastore struct {
 	Unknown []string
 	// AcceptEmpty says that an empty cluster is wanted where all servers are gone.
 	AcceptEmpty bool
+	// EmptyRecord is the resource that says that one was accepted before; empty: none was.
+	EmptyRecord string
 }
 
 // Settings are what goes into the configuration of K3s. Where they are empty, something must be waited for.
@@ -43,17 +45,24 @@ func (d Datastore) Settings() (settings, waitingFor string, err error) {
 		return "", strings.Join(d.Servers, ", ") + " to answer: K3s has run there, and " + d.Server +
 			" joins that cluster", nil
 	case (d.Existed || len(d.Agents) > 0) && !d.AcceptEmpty:
-		return "", "", Lost(d.Server, d.Cluster)
+		return "", "", Lost(d.Server, d.Cluster, d.EmptyRecord)
 	default:
 		return Begin, "", nil
 	}
 }
 
-// Lost is why a server begins no second cluster.
-func Lost(server, cluster string) error {
+// Lost is why a server begins no second cluster. record is the resource that says that an empty one was accepted
+// before, or empty.
+func Lost(server, cluster, record string) error {
+	accept := "set lifecycle.acceptEmptyCluster to " + cluster
+	if record != "" {
+		accept = "run 'pulumi state delete' with the URN of " + record +
+			": lifecycle.acceptEmptyCluster was already applied once"
+	}
+
 	return spec.Blocked(
 		"the cluster has no server left, so the data of etcd is lost: "+server+" would start an empty cluster",
-		"restore a snapshot of K3s on it (stacks/docs/k3s.md, Restore a snapshot); or, to start an empty cluster, "+
-			"set lifecycle.acceptEmptyCluster to "+cluster+"; then run 'pulumi up' again",
+		"restore a snapshot of K3s on it (stacks/docs/k3s.md, Restore a snapshot); or, to start an empty cluster, "+accept+
+			"; then run 'pulumi up' again",
 	)
 }

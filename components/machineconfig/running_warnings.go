@@ -22,6 +22,18 @@ func RunningWarnings(running, wanted talosconfig.Provider) []spec.Problem {
 		})
 	}
 
+	if vip, now := kubeVIP(running), kubeVIP(wanted); vip != "" && vip != now && wanted.K8sClusterConfig() != nil {
+		remedy := "after the update, run 'talosctl upgrade-k8s', which applies the manifests"
+		if now == "" {
+			remedy = "after the update, run: kubectl --namespace kube-system delete daemonset kube-vip"
+		}
+
+		found = append(found, spec.Problem{
+			Path: "cluster.endpoint", Rule: "Talos neither changes nor removes kube-vip in a cluster that runs: it goes on " +
+				"announcing the address that it has", Value: wanted.K8sClusterConfig().ClusterEndpoint().Host, Remedy: remedy,
+		})
+	}
+
 	before, member := loginServer(running)
 	after, stays := loginServer(wanted)
 
@@ -38,6 +50,17 @@ func RunningWarnings(running, wanted talosconfig.Provider) []spec.Problem {
 	}
 
 	return found
+}
+
+// kubeVIP is the manifest of kube-vip that a control plane has; empty: it has none.
+func kubeVIP(cfg talosconfig.Provider) string {
+	for _, m := range cfg.K8sInlineManifestConfigs() {
+		if m.Name() == "kube-vip" {
+			return m.Contents()
+		}
+	}
+
+	return ""
 }
 
 // loginServer is the control server of the tailnet that a node joins, empty for Tailscale's own. member says whether it

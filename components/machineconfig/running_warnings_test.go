@@ -21,7 +21,17 @@ func TestRunningWarnings(t *testing.T) {
 		login = "tailscale.loginServer: applies to nodes that have not joined a tailnet yet: nodes that have stay in it, " +
 			"because they keep their login on their disk (given: SERVER); to have a node join the other tailnet, name it in " +
 			"lifecycle.replace"
+		vip = "cluster.endpoint: Talos neither changes nor removes kube-vip in a cluster that runs: it goes on announcing the " +
+			"address that it has (given: 10.0.0.9:6443); after the update, run"
+		vipGone  = vip + ": kubectl --namespace kube-system delete daemonset kube-vip"
+		vipOther = vip + " 'talosctl upgrade-k8s', which applies the manifests"
 	)
+
+	announced := func(manifest string) talosconfig.Provider {
+		return parsed(t, "version: v1alpha1\nmachine: { type: controlplane }\ncluster:\n"+
+			"  controlPlane: { endpoint: \"https://10.0.0.9:6443\" }\n  inlineManifests: ["+manifest+"]\n")
+	}
+	old := announced("{ name: kube-vip, contents: \"kind: DaemonSet # 10.0.0.8\" }")
 
 	for name, c := range map[string]struct {
 		running, wanted talosconfig.Provider
@@ -35,6 +45,10 @@ func TestRunningWarnings(t *testing.T) {
 		"another server":          {joins(t, "https://a.lan"), joins(t, "https://b.lan"), []string{"https://b.lan"}},
 		"the server of Tailscale": {joins(t, "https://a.lan"), joins(t, ""), []string{"Tailscale's own"}},
 		"another than Tailscale":  {joins(t, ""), joins(t, "https://b.lan"), []string{"https://b.lan"}},
+		"kube-vip stays":          {old, old, nil},
+		"kube-vip goes":           {old, announced(""), []string{vipGone}},
+		"kube-vip changes":        {old, announced("{ name: kube-vip, contents: \"kind: DaemonSet\" }"), []string{vipOther}},
+		"kube-vip comes":          {announced(""), old, nil},
 		"a node that joins":       {runs(t, "worker", true), joins(t, "https://b.lan"), nil},
 		"a node that leaves":      {joins(t, "https://b.lan"), runs(t, "worker", true), nil},
 	} {
@@ -47,7 +61,7 @@ func TestRunningWarnings(t *testing.T) {
 			var want []string
 
 			for _, text := range c.want {
-				if text != proxy {
+				if text != proxy && !strings.HasPrefix(text, vip) {
 					text = strings.Replace(login, "SERVER", text, 1)
 				}
 

@@ -122,7 +122,8 @@ func (r *Report) CheckUnprotected(p *plan.Plan) error {
 
 	return spec.Problems{{
 		Path: "lifecycle.teardown", Rule: "does not delete VMs that are protected on Proxmox VE: nothing is destroyed",
-		Value: strings.Join(kept, "; "), Remedy: "run 'go run ./stacks/ops run up --refresh' first, which ends their protection",
+		Value:  strings.Join(kept, "; "),
+		Remedy: "run 'go run ./stacks/ops run up --refresh' first, which ends their protection",
 	}}
 }
 

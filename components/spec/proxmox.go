@@ -53,7 +53,7 @@ type Storage struct {
 	// Datastore of downloaded ISO files and disk images.
 	Images string `json:"images,omitempty" jsonschema:"default=local"`
 	// Datastore of the user data of K3s nodes. It must allow snippets; a VM that may move needs a datastore that
-	// its hosts share.
+	// its hosts share. A change applies to new nodes.
 	Snippets string `json:"snippets,omitempty" jsonschema:"default=local"`
 }
 

@@ -123,7 +123,7 @@ func removalProblems(gone []proxmoxapi.VM, p *plan.Plan, absent map[int]bool) sp
 		problems.Add("pools", fmt.Sprintf("%d of %d control planes would stay, and etcd needs %d of them: nothing is removed",
 			remaining, before, etcd.QuorumSize(before)),
 			"without "+strings.Join(controls, ", "), etcd.AtMost(before))
-	case alive && !p.AcceptEmpty &&
+	case alive &&
 		!slices.ContainsFunc(p.ControlPlanes(), func(n plan.Node) bool { return !absent[n.VMID] }):
 		// The new ones would find no etcd among the nodes of the plan.
 		problems.Add("pools", "all control planes that have the data of etcd would leave in the update that creates the "+

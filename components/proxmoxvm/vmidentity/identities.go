@@ -40,6 +40,8 @@ type Identities struct {
 	shown map[int]bool
 	// state are the VMs of the state, by the names of their resources, once it was read.
 	state map[string]stateMachine
+	// records are the names of the records of the state.
+	records map[string]bool
 	// released says that the last update has released the cluster.
 	released bool
 	// unread is why it could not be read.

@@ -37,11 +37,15 @@ func CheckSetUp(node string, found Found, owner []string) error {
 // what runs.
 func (i *Identities) checkSetUp(ctx context.Context, f Found) error {
 	_, n, planned := NodeByVMID(i.plan, f.VM.ID)
-	if i.SetUpOn == nil || original(f) != "" || planned && i.plan.Replaces(n.Name) {
+	if i.SetUpOn == nil || original(f) != "" {
 		return nil
 	}
 
 	i.readOnce()
+
+	if planned && i.plan.Replaces(n.Name) && !i.wasReplaced(f.VM.ID) {
+		return nil
+	}
 
 	uuid, certain := i.stateSetUp(f.VM.ID)
 	if certain || uuid == "" && !planned {
@@ -80,6 +84,17 @@ func (i *Identities) checkSetUp(ctx context.Context, f Found) error {
 	i.shown[f.VM.ID] = true
 
 	return nil
+}
+
+// wasReplaced says that the VM of the state with a VMID was made for the entry of lifecycle.replace that is there
+// still: the entry does not say that another VM may be deleted.
+func (i *Identities) wasReplaced(vmid int) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	m, _ := i.byVMID(vmid)
+
+	return m.replaced
 }
 
 // stateSetUp is the UUID of the machine that was set up with a VMID, as the state has it; empty: the state does not

@@ -174,8 +174,10 @@ func TestReadState(t *testing.T) {
 	}
 
 	require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
-		found, _, err := NewIdentities(ctx, &plan.Plan{}, nil, nil).readState()
+		found, records, _, err := NewIdentities(ctx, &plan.Plan{}, nil, nil).readState()
 		require.NoError(t, err)
+		assert.Contains(t, records, "d-identity")
+		assert.NotContains(t, records, "d-vm")
 
 		for name, want := range map[string]stateMachine{
 			"a-vm": {setUp: true}, "b-vm": {setUp: true, setUpOn: "6c84fb90-12c4-11e1-840d-7b25c5ee775a"},

@@ -111,16 +111,16 @@ func (i *Identities) readOnce() {
 	i.once.Do(func() {
 		defer close(i.read)
 
-		found, released, err := i.readState()
+		found, records, released, err := i.readState()
 
 		i.mu.Lock()
 		defer i.mu.Unlock()
 
-		i.state, i.released, i.unread = found, released, err
+		i.state, i.records, i.released, i.unread = found, records, released, err
 	})
 }
 
-func (i *Identities) readState() (found map[string]stateMachine, released bool, err error) {
+func (i *Identities) readState() (found map[string]stateMachine, records map[string]bool, released bool, err error) {
 	var read struct {
 		Outputs map[string]any `pulumi:"outputs"`
 	}
@@ -134,10 +134,10 @@ func (i *Identities) readState() (found map[string]stateMachine, released bool, 
 	// What is secret in the outputs of others stays here.
 	if _, err := i.ctx.InvokePackageRaw("pulumi:pulumi:readStackResourceOutputs",
 		map[string]any{"stackName": stack}, &read, ""); err != nil {
-		return nil, false, fmt.Errorf("the engine could not read the state: %w", err)
+		return nil, nil, false, fmt.Errorf("the engine could not read the state: %w", err)
 	}
 
-	found = map[string]stateMachine{}
+	found, records = map[string]stateMachine{}, map[string]bool{}
 	setUp := map[string]string{}
 
 	for urn, value := range read.Outputs {
@@ -147,6 +147,10 @@ func (i *Identities) readState() (found map[string]stateMachine, released bool, 
 
 		if node, is := strings.CutSuffix(name, tokens.ConfigurationSuffix); is && kept["type"] == tokens.Configuration {
 			setUp[node+tokens.VMSuffix] = ""
+		}
+
+		if kept["type"] == tokens.Stash {
+			records[name] = true
 		}
 
 		if node, is := strings.CutSuffix(name, tokens.JoinedSuffix); is && kept["type"] == tokens.Stash {
@@ -181,7 +185,7 @@ func (i *Identities) readState() (found map[string]stateMachine, released bool, 
 		found[name] = m
 	}
 
-	return found, released, nil
+	return found, records, released, nil
 }
 
 // waitRead waits until the state was read. Its error says why it was not.
@@ -278,6 +282,23 @@ func (i *Identities) Replaced(name string) (bool, error) {
 	defer i.mu.Unlock()
 
 	return i.state[name].replaced, i.unread
+}
+
+// Recorded says that the state had a record, a Stash of this name, when the run began; false where this run does not
+// read the state.
+func (i *Identities) Recorded(ctx context.Context, name string) (bool, error) {
+	if !i.reads {
+		return false, nil
+	}
+
+	if err := i.waitRead(ctx); err != nil {
+		return false, err
+	}
+
+	i.mu.Lock()
+	defer i.mu.Unlock()
+
+	return i.records[name], nil
 }
 
 // StateUUID is the UUID that the VM of the state has; empty: that is not known. name is that of the VM's resource.

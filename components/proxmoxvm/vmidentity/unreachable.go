@@ -97,8 +97,8 @@ func (s *UnreachableVM) LeftBehind() error {
 
 	remove := fmt.Sprintf("run 'rm %s' on another host", files[0])
 	if len(files) > 1 {
-		remove = fmt.Sprintf("remove, on another host, the one of these files that has its name ('grep -l \"^name: %s$\" %s')",
-			s.node, strings.Join(files, " "))
+		remove = fmt.Sprintf("remove, on another host, the one of these files that has its name "+
+			"('grep -l \"^name: %s$\" %s')", s.node, strings.Join(files, " "))
 	}
 
 	return fmt.Errorf("%s has left the cluster, and its VM is still there: it is %s. When the host is back, run 'pulumi "+

@@ -36,6 +36,8 @@ type Options struct {
 	Manifests *wait.Future[[]kubeapi.Manifest]
 	// Versions of K3s that servers have.
 	Versions rollout.ControlPlaneVersions
+	// EmptyRecord is the name of the record that an empty cluster was accepted.
+	EmptyRecord string
 	// Nodes of the plan, by the name of their membership.
 	Nodes map[string]plan.Node
 }

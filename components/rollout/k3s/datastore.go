@@ -26,9 +26,14 @@ func (c *Cluster) sendDatastore(ctx context.Context, n plan.Node) error {
 		return c.writeDatastore(ctx, n, k3sconfig.Begin)
 	}
 
+	applied, err := c.acceptedBefore(ctx)
+	if err != nil {
+		return wait.For("the state (%v)", wait.Reason(err))
+	}
+
 	known := k3sconfig.Datastore{
 		Cluster: c.Plan.Cluster, Server: n.Name, Existed: c.clusterExisted.Load(),
-		AcceptEmpty: c.Plan.AcceptEmpty,
+		AcceptEmpty: c.Plan.AcceptEmpty && !applied, EmptyRecord: c.recordOf(applied),
 	}
 
 	for _, other := range c.Plan.Nodes() {
@@ -78,7 +83,7 @@ func (c *Cluster) sendDatastore(ctx context.Context, n plan.Node) error {
 // addLeavingServers adds the servers that have left the plan: one of them may have the etcd of the cluster, unless the
 // operator accepts an empty one.
 func (c *Cluster) addLeavingServers(ctx context.Context, known *k3sconfig.Datastore) error {
-	if c.Plan.AcceptEmpty {
+	if known.AcceptEmpty {
 		return nil
 	}
 
@@ -99,6 +104,24 @@ func (c *Cluster) addLeavingServers(ctx context.Context, known *k3sconfig.Datast
 	}
 
 	return nil
+}
+
+// acceptedBefore says that lifecycle.acceptEmptyCluster has had its effect: it counts once when it is set.
+func (c *Cluster) acceptedBefore(ctx context.Context) (bool, error) {
+	if !c.Plan.AcceptEmpty {
+		return false, nil
+	}
+
+	return c.Identities.Recorded(ctx, c.EmptyRecord)
+}
+
+// recordOf names the record of an empty cluster that was accepted before.
+func (c *Cluster) recordOf(before bool) string {
+	if before {
+		return c.EmptyRecord
+	}
+
+	return ""
 }
 
 // writeDatastore gives a server what its installation waits for.

@@ -59,6 +59,18 @@ func (r *Removals) machineGone(ctx context.Context, l leavingNode) (bool, error)
 	return true, vmidentity.CheckSetUp(l.name, vmidentity.Found{VM: machine, Config: config}, vmidentity.OwnerTags(r.Plan))
 }
 
+// mayReplaceOther says that whatever VM is in the place of a node may be deleted, as lifecycle.replace says. An entry
+// that has had its effect says nothing of this VM.
+func (r *Removals) mayReplaceOther(l leavingNode) bool {
+	if !r.Plan.Replaces(l.name) {
+		return false
+	}
+
+	replaced, err := r.Identities.Replaced(l.vmResource)
+
+	return err == nil && !replaced
+}
+
 // machineUUIDOf is the SMBIOS UUID of a node, as Kubernetes has it.
 func (r *Removals) machineUUIDOf(ctx context.Context, name string) (string, error) {
 	kube, err := r.anyKubernetes(ctx)
@@ -117,11 +129,16 @@ func (r *Removals) kubernetesOfOthers(ctx context.Context, l leavingNode) (*kube
 	case own != nil:
 		return own, nil
 	case l.dead && r.noServerLeft(l.name):
-		if r.Plan.AcceptEmpty {
+		applied, err := r.acceptedBefore(ctx)
+		if err != nil {
+			return nil, err
+		}
+
+		if r.Plan.AcceptEmpty && !applied {
 			return nil, nil //nolint:nilnil // nothing is left
 		}
 
-		return nil, k3sconfig.Lost(l.name, r.Plan.Cluster)
+		return nil, k3sconfig.Lost(l.name, r.Plan.Cluster, r.recordOf(applied))
 	default:
 		return nil, rollout.NoneReachable(append(unreachable, whyNotOwn...))
 	}

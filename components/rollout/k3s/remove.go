@@ -54,6 +54,9 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 
 	if l.planned != nil {
 		gone, err := r.machineGone(ctx, l)
+		if errors.Is(err, vmidentity.ErrOtherVM) && r.mayReplaceOther(l) {
+			err = nil
+		}
 
 		switch {
 		case errors.Is(err, proxmoxapi.ErrHostUnreachable) && r.Plan.Replaces(l.name):

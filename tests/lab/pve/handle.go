@@ -192,7 +192,7 @@ func (s *Server) answer(rt *route, req *request, r *http.Request, body []byte, f
 
 // noteUnrecorded notes a request that no real server of this version was asked, or not with all of its parameters.
 func (s *Server) noteUnrecorded(rt *route, values values) {
-	recorded, is := s.recorded[rt.String()]
+	recorded, is := s.recorded[s.world.Version()][rt.String()]
 
 	var unknown []string
 

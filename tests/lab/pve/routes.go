@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"talos-proxmox/tests/lab/recording"
+	"talos-proxmox/tests/lab/world"
 )
 
 // route is one call of the API.
@@ -118,10 +119,10 @@ func (s *Server) table() []route {
 }
 
 // recordedRoutes are the routes of which the answers of a real server are known, with the names of the parameters.
-func (s *Server) recordedRoutes() map[string]map[string]bool {
+func (s *Server) recordedRoutes(version world.Version) map[string]map[string]bool {
 	found := map[string]map[string]bool{}
 
-	for _, call := range recording.Asked(string(s.world.Version())) {
+	for _, call := range recording.Asked(string(version)) {
 		route, _ := s.match(call.Method, call.Path)
 		if route == nil {
 			continue

@@ -31,8 +31,8 @@ type Server struct {
 	journal  *journal.Journal
 	timeline *timeline.Timeline
 	routes   []route
-	// recorded are the routes that a real server of this version was asked, with the parameters that it was given.
-	recorded map[string]map[string]bool
+	// recorded are the routes that a real server of a version was asked, with the parameters that it was given.
+	recorded map[world.Version]map[string]map[string]bool
 	http     http.Server
 	done     chan struct{}
 	// closing ends calls that a fault keeps waiting.
@@ -45,7 +45,9 @@ func New(w *world.World, j *journal.Journal, t *timeline.Timeline) *Server {
 	s := &Server{world: w, journal: j, timeline: t, done: make(chan struct{})}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.routes = s.table()
-	s.recorded = s.recordedRoutes()
+	s.recorded = map[world.Version]map[string]map[string]bool{
+		world.Version8: s.recordedRoutes(world.Version8), world.Version9: s.recordedRoutes(world.Version9),
+	}
 	s.http = http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
 
 	return s

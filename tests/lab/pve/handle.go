@@ -29,7 +29,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 
-	route, vars := s.match(r.Method, path)
+	route, vars := s.match(s.world.Version(), r.Method, path)
 	if !ok || route == nil {
 		s.refuse(w, call, fmt.Sprintf("Method '%s' not implemented", call))
 

@@ -48,9 +48,9 @@ func (p privilege) on(r *request) string {
 }
 
 // match finds the route of a call and the variables of its path.
-func (s *Server) match(method, path string) (*route, map[string]string) {
+func (s *Server) match(version world.Version, method, path string) (*route, map[string]string) {
 	for i := range s.routes {
-		if s.routes[i].method != method || s.routes[i].since > s.world.Version().Major() {
+		if s.routes[i].method != method || s.routes[i].since > version.Major() {
 			continue
 		}
 
@@ -123,7 +123,7 @@ func (s *Server) recordedRoutes(version world.Version) map[string]map[string]boo
 	found := map[string]map[string]bool{}
 
 	for _, call := range recording.Asked(string(version)) {
-		route, _ := s.match(call.Method, call.Path)
+		route, _ := s.match(version, call.Method, call.Path)
 		if route == nil {
 			continue
 		}

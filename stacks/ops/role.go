@@ -53,6 +53,9 @@ func roleOf(o *options) *cobra.Command {
 	return c
 }
 
+// guestAgentAudit is the version of Proxmox VE that brought the privilege VM.GuestAgent.Audit.
+const guestAgentAudit = 9
+
 // addonRole creates the least that an addon needs (Proxmox CSI: Install plugin; Proxmox CCM: Install), with a user of
 // its own. The last command shows the token. Empty: the addon needs no role.
 func addonRole(addon string, major int) string {
@@ -63,7 +66,7 @@ func addonRole(addon string, major int) string {
 		role, privileges = "CSI", "VM.Audit VM.Config.Disk Datastore.Allocate Datastore.AllocateSpace Datastore.Audit"
 	case "ccm":
 		role, privileges = "CCM", "VM.Audit Sys.Audit"
-		if major >= plan.NewestProxmox { // before, there is no such privilege
+		if major >= guestAgentAudit {
 			privileges += " VM.GuestAgent.Audit"
 		}
 	default:

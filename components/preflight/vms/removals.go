@@ -128,7 +128,8 @@ func removalProblems(gone []proxmoxapi.VM, p *plan.Plan, absent map[int]bool) sp
 		// The new ones would find no etcd among the nodes of the plan.
 		problems.Add("pools", "all control planes that have the data of etcd would leave in the update that creates the "+
 			"others: nothing is removed", "without "+strings.Join(controls, ", "),
-			"put them back, run 'pulumi up' to add the others, then remove them")
+			"put them back, run 'pulumi up' to add the others, then remove them; or, where they are dead, name them in "+
+				"lifecycle.forceRemove")
 	}
 
 	return problems

@@ -13,7 +13,6 @@ import (
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
-	"talos-proxmox/components/tokens"
 )
 
 // K3sClusterArgs describe one cluster of K3s.
@@ -410,15 +409,13 @@ func (b *k3sBuilder) known(node *K3sNode) pulumi.Map {
 	}
 }
 
-// recordEmpty records, once the servers have joined, that an empty cluster was accepted: the key counts once. The
-// record is there as long as the key is set.
+// recordEmpty records, once the servers have joined, that an empty cluster was accepted.
 func (b *k3sBuilder) recordEmpty() error {
 	if !b.Plan.AcceptEmpty {
 		return nil
 	}
 
-	_, err := pulumi.NewStash(b.ctx, b.name+tokens.EmptySuffix,
-		&pulumi.StashArgs{Input: pulumi.String("an empty cluster was accepted")}, b.child, pulumi.DependsOn(b.joined))
+	_, err := newEmptyRecord(b.ctx, b.name, b.child, pulumi.DependsOn(b.joined))
 
 	return err
 }

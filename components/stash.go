@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/tokens"
 )
 
 // newSecretStash keeps a secret text in the state: the first one.
@@ -23,4 +25,11 @@ func stashedText(s *pulumi.Stash) pulumi.StringOutput {
 
 		return text, nil
 	}).(pulumi.StringOutput)
+}
+
+// newEmptyRecord records that an empty cluster was accepted: lifecycle.acceptEmptyCluster counts once. The record is
+// there as long as the key is set.
+func newEmptyRecord(ctx *pulumi.Context, name string, opts ...pulumi.ResourceOption) (*pulumi.Stash, error) {
+	return pulumi.NewStash(ctx, name+tokens.EmptySuffix,
+		&pulumi.StashArgs{Input: pulumi.String("an empty cluster was accepted")}, opts...)
 }

@@ -16,7 +16,6 @@ import (
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
-	"talos-proxmox/components/tokens"
 )
 
 // TalosClusterArgs describe one cluster.
@@ -515,14 +514,12 @@ func (b *builder) checked(c machine.ClientConfigurationOutput) machine.ClientCon
 	}).(machine.ClientConfigurationOutput)
 }
 
-// emptied is the record that an empty etcd was accepted and begun: the key counts once. The record is there as long as
-// the key is set.
+// emptied is the record that an empty etcd was accepted and begun.
 func (b *builder) emptied(after []pulumi.Resource) (pulumi.Resource, error) {
 	if !b.plan.AcceptEmpty {
 		return nil, nil //nolint:nilnil // an empty cluster is not accepted
 	}
 
-	return pulumi.NewStash(b.ctx, b.name+tokens.EmptySuffix,
-		&pulumi.StashArgs{Input: pulumi.String("an empty cluster was accepted")}, b.child, pulumi.DependsOn(after),
+	return newEmptyRecord(b.ctx, b.name, b.child, pulumi.DependsOn(after),
 		pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: []*pulumi.ResourceHook{b.hooks.beginEmpty}}))
 }

@@ -30,7 +30,8 @@ func TestMemberRemoval(t *testing.T) {
 	}
 
 	const teardown = "the last control plane cannot be removed: etcd would be lost with it; " +
-		"add two control planes first, then replace or remove it; or, to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', " +
+		"add two control planes first, then replace or remove it; or, " +
+		"to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', " +
 		"then 'TALOS_PROXMOX_DESTROY=1 pulumi destroy --run-program'"
 
 	for _, c := range []struct {

@@ -26,14 +26,14 @@ func (c *Cluster) sendDatastore(ctx context.Context, n plan.Node) error {
 		return c.writeDatastore(ctx, n, k3sconfig.Begin)
 	}
 
-	applied, err := c.acceptedBefore(ctx)
+	accepts, record, err := c.acceptsEmpty(ctx)
 	if err != nil {
 		return wait.For("the state (%v)", wait.Reason(err))
 	}
 
 	known := k3sconfig.Datastore{
 		Cluster: c.Plan.Cluster, Server: n.Name, Existed: c.clusterExisted.Load(),
-		AcceptEmpty: c.Plan.AcceptEmpty && !applied, EmptyRecord: c.recordOf(applied),
+		AcceptEmpty: accepts, EmptyRecord: record,
 	}
 
 	for _, other := range c.Plan.Nodes() {
@@ -106,22 +106,19 @@ func (c *Cluster) addLeavingServers(ctx context.Context, known *k3sconfig.Datast
 	return nil
 }
 
-// acceptedBefore says that lifecycle.acceptEmptyCluster has had its effect: it counts once when it is set.
-func (c *Cluster) acceptedBefore(ctx context.Context) (bool, error) {
+// acceptsEmpty says that an empty cluster may begin. lifecycle.acceptEmptyCluster counts once when it is set: record
+// names the resource that says that it has had its effect.
+func (c *Cluster) acceptsEmpty(ctx context.Context) (accepts bool, record string, err error) {
 	if !c.Plan.AcceptEmpty {
-		return false, nil
+		return false, "", nil
 	}
 
-	return c.Identities.Recorded(ctx, c.EmptyRecord)
-}
-
-// recordOf names the record of an empty cluster that was accepted before.
-func (c *Cluster) recordOf(before bool) string {
+	before, err := c.Identities.Recorded(ctx, c.EmptyRecord)
 	if before {
-		return c.EmptyRecord
+		record = c.EmptyRecord
 	}
 
-	return ""
+	return err == nil && !before, record, err
 }
 
 // writeDatastore gives a server what its installation waits for.

@@ -129,16 +129,16 @@ func (r *Removals) kubernetesOfOthers(ctx context.Context, l leavingNode) (*kube
 	case own != nil:
 		return own, nil
 	case l.dead && r.noServerLeft(l.name):
-		applied, err := r.acceptedBefore(ctx)
-		if err != nil {
+		accepts, record, err := r.acceptsEmpty(ctx)
+
+		switch {
+		case err != nil:
 			return nil, err
-		}
-
-		if r.Plan.AcceptEmpty && !applied {
+		case accepts:
 			return nil, nil //nolint:nilnil // nothing is left
+		default:
+			return nil, k3sconfig.Lost(l.name, r.Plan.Cluster, record)
 		}
-
-		return nil, k3sconfig.Lost(l.name, r.Plan.Cluster, r.recordOf(applied))
 	default:
 		return nil, rollout.NoneReachable(append(unreachable, whyNotOwn...))
 	}

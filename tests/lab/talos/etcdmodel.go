@@ -405,7 +405,7 @@ func (c *etcdModel) killAs(id uint64, cause string, damaged bool) error {
 		return errMemberNotFound
 	}
 
-	m.damaged = damaged
+	m.damaged = m.damaged || damaged
 	m.exit(errKilled)
 
 	return nil

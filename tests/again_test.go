@@ -125,6 +125,24 @@ func TestMadeAgain(t *testing.T) {
 		require.NoError(t, r.WaitReady(t.Context(), wait))
 		assert.Len(t, calls(r, "/Bootstrap"), 4)
 		requireNoChange(t, r.Stack)
+
+		// Somebody resets it.
+		outputs, err := r.Stack.Outputs(t.Context())
+		require.NoError(t, err)
+		wipe(t, r, outputs, "k3s-dev-control-1")
+		set(t, r.Stack, "cluster.patches[0]", `machine: { sysctls: { vm.swappiness: "1" } }`)
+		require.Eventually(t, func() bool {
+			return strings.Contains(failUp(t, r.Stack), "It was the only control plane, so the data of etcd are lost with it: "+
+				"switch off its VM ('qm stop 401'), set cluster.recoverFrom to a snapshot, and name the node in "+
+				"lifecycle.replace, then run 'pulumi up' again")
+		}, wait, time.Second)
+
+		_, err = r.Lab.World().Stop(world.Caller{ID: r.Lab.Credentials().TokenID}, "pve", 401)
+		require.NoError(t, err)
+		set(t, r.Stack, "lifecycle.replace[0]", "k3s-dev-control-1")
+		up(t, r.Stack)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+		requireNoChange(t, r.Stack)
 	})
 }
 

@@ -91,11 +91,7 @@ func TestRemediesOfCreation(t *testing.T) {
 	// Another one resets the node.
 	outputs, err := r.Stack.Outputs(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, dialNode(t, r, outputs, n.Name).ResetGeneric(t.Context(), &machineapi.ResetRequest{
-		Reboot: true, SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{
-			{Label: "STATE", Wipe: true}, {Label: "EPHEMERAL", Wipe: true},
-		},
-	}))
+	wipe(t, r, outputs, n.Name)
 	set(t, r.Stack, "pools.worker.patches[0]", `machine: { sysctls: { vm.swappiness: "1" } }`)
 	require.Eventually(t, func() bool { return strings.Contains(failUp(t, r.Stack), "has lost its configuration") }, wait,
 		time.Second)
@@ -104,6 +100,17 @@ func TestRemediesOfCreation(t *testing.T) {
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 	requireNoChange(t, r.Stack)
+}
+
+// wipe resets a node as 'talosctl reset' does.
+func wipe(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap, node string) {
+	t.Helper()
+
+	require.NoError(t, dialNode(t, r, outputs, node).ResetGeneric(t.Context(), &machineapi.ResetRequest{
+		Reboot: true, SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{
+			{Label: "STATE", Wipe: true}, {Label: "EPHEMERAL", Wipe: true},
+		},
+	}))
 }
 
 // TestRemediesOfChanges follows the messages of changes that were not made.

@@ -117,9 +117,13 @@ func (h ImageHooks) CheckUserDataUnused(ctx context.Context, args *pulumi.Resour
 			return nil
 		}
 
+		own := fmt.Sprintf("%s-%d.yaml", strings.TrimSuffix(volume, ".yaml"), v.ID)
+
 		return fmt.Errorf("user data %s are to be deleted, and VM %d (%s) on host %s reads them, which is not in this "+
-			"stack: that VM would not start without them. To keep the file, take it out of the state ('pulumi state delete "+
-			"%s')", volume, v.ID, cmp.Or(config.Settings["name"], v.Name), v.Host, args.URN)
+			"stack: that VM would not start without them. Give it a copy ('cp $(pvesm path %s) $(pvesm path %s)', then "+
+			"'qm set %d --cicustom %s' on that host), then run the command again", volume, v.ID,
+			cmp.Or(config.Settings["name"], v.Name), v.Host, volume, own, v.ID,
+			strings.ReplaceAll(config.UserData, volume, own))
 	}))
 }
 

@@ -278,8 +278,9 @@ func TestCheckUserDataUnused(t *testing.T) {
 			})
 			if c.refused {
 				assert.EqualError(t, err, "user data local:snippets/k3s-1.yaml are to be deleted, and VM 300 (k3s-1) on host pve "+
-					"reads them, which is not in this stack: that VM would not start without them. To keep the file, take it out "+
-					"of the state ('pulumi state delete urn:x')")
+					"reads them, which is not in this stack: that VM would not start without them. Give it a copy ('cp $(pvesm path "+
+					"local:snippets/k3s-1.yaml) $(pvesm path local:snippets/k3s-1-300.yaml)', then 'qm set 300 --cicustom "+
+					"user=local:snippets/k3s-1-300.yaml' on that host), then run the command again")
 			} else {
 				assert.NoError(t, err)
 			}

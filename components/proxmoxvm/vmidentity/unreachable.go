@@ -17,7 +17,7 @@ func CheckReachable(v proxmoxapi.VM, name string) error {
 	}
 
 	return fmt.Errorf("the VM of %s (VMID %d) is to be changed, and its host %s does not answer: start the host, "+
-		"or revert the change (%w)", name, v.ID, v.Host,
+		"or revert the change; %s (%w)", name, v.ID, v.Host, (&UnreachableVM{name, []proxmoxapi.VM{v}}).neverBack(),
 		proxmoxapi.ErrHostUnreachable)
 }
 
@@ -76,11 +76,25 @@ func (s *UnreachableVM) String() string {
 
 // BlocksRemoval is why a node does not leave yet: what comes after that could not be done.
 func (s *UnreachableVM) BlocksRemoval() error {
-	return spec.Blocked(
-		fmt.Sprintf("the VM of %s cannot be deleted: it is %s", s.node, s),
+	return spec.Blocked(s.undeletable(),
 		fmt.Sprintf("start the host; or, if it is dead, name %s in lifecycle.forceRemove: the node then leaves the "+
-			"cluster, and its VM stays until the host is back, or is removed from Proxmox VE", s.node),
-	)
+			"cluster, and its VM stays until the host is back, or is removed from Proxmox VE", s.node))
+}
+
+// BlocksRecovery is why a control plane is not replaced by one that starts from a snapshot. No cluster is there that it
+// could leave: with its VM, nothing of it is left.
+func (s *UnreachableVM) BlocksRecovery() error {
+	return spec.Blocked(s.undeletable(), "start the host; "+s.neverBack())
+}
+
+func (s *UnreachableVM) undeletable() string {
+	return fmt.Sprintf("the VM of %s cannot be deleted: it is %s", s.node, s)
+}
+
+// neverBack is what to do where the host is lost for good.
+func (s *UnreachableVM) neverBack() string {
+	return fmt.Sprintf("if it never comes back, %s, remove the host from proxmox.hosts, then run 'pulumi up --refresh'",
+		s.removeByHand())
 }
 
 // PreviewRemoval is what a preview says of a node that leaves all the same.
@@ -90,17 +104,21 @@ func (s *UnreachableVM) PreviewRemoval() string {
 
 // LeftBehind is what is left to do once a node has left.
 func (s *UnreachableVM) LeftBehind() error {
+	return fmt.Errorf("%s has left the cluster, and its VM is still there: it is %s. When the host is back, run 'pulumi "+
+		"up' again. If it never comes back, %s, then 'pulumi up --refresh'", s.node, s, s.removeByHand())
+}
+
+// removeByHand is how the VM is removed without its host.
+func (s *UnreachableVM) removeByHand() string {
 	var files []string
 	for _, v := range s.vms {
 		files = append(files, fmt.Sprintf("/etc/pve/nodes/%s/qemu-server/%d.conf", v.Host, v.ID))
 	}
 
-	remove := fmt.Sprintf("run 'rm %s' on another host", files[0])
-	if len(files) > 1 {
-		remove = fmt.Sprintf("remove, on another host, the one of these files that has its name "+
-			"('grep -l \"^name: %s$\" %s')", s.node, strings.Join(files, " "))
+	if len(files) == 1 {
+		return fmt.Sprintf("run 'rm %s' on another host", files[0])
 	}
 
-	return fmt.Errorf("%s has left the cluster, and its VM is still there: it is %s. When the host is back, run 'pulumi "+
-		"up' again. If it never comes back, %s, then 'pulumi up --refresh'", s.node, s, remove)
+	return fmt.Sprintf("remove, on another host, the one of these files that has its name "+
+		"('grep -l \"^name: %s$\" %s')", s.node, strings.Join(files, " "))
 }

@@ -28,7 +28,8 @@ func TestSilentHost(t *testing.T) {
 	args.NewInputs["vmId"], args.NewInputs["name"] = resource.NewProperty(401.0), resource.NewProperty("a")
 
 	const refused = "the VM of a (VMID 401) is to be changed, and its host pve2 does not answer: start the host, " +
-		"or revert the change (cannot reach that host)"
+		"or revert the change; if it never comes back, run 'rm /etc/pve/nodes/pve2/qemu-server/401.conf' on another host, " +
+		"remove the host from proxmox.hosts, then run 'pulumi up --refresh' (cannot reach that host)"
 
 	for _, preview := range []bool{false, true} {
 		inProgram(t, preview, func(ctx *pulumi.Context) {

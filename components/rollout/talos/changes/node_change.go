@@ -17,6 +17,7 @@ import (
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/rollout/talos/health"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
 	"talos-proxmox/components/talosimage"
 	"talos-proxmox/components/wait"
@@ -128,15 +129,21 @@ func (r *Changes) checkNotReset(ctx context.Context, c nodeChange) error {
 	}
 	defer machine.Close()
 
-	switch {
-	case !strings.EqualFold(machine.UUID, c.UUID):
+	if !strings.EqualFold(machine.UUID, c.UUID) {
 		return otherMachineError(c, machine.UUID)
-	default:
-		return fmt.Errorf("%s at %s has lost its configuration: its disk was wiped, or the node was reset. It "+
-			"cannot leave the cluster by itself: to recreate it, name it in lifecycle.replace and "+
-			"lifecycle.forceRemove, then run "+
-			"'pulumi up' again", c.Name, c.Address)
 	}
+
+	lost := fmt.Sprintf("%s at %s has lost its configuration: its disk was wiped, or the node was reset", c.Name,
+		c.Address)
+
+	if c.node.Role == spec.RoleControlPlane && len(r.Plan.ControlPlanes()) == 1 {
+		return fmt.Errorf("%s. It was the only control plane, so the data of etcd are lost with it: switch off its VM "+
+			"('qm stop %d'), set cluster.recoverFrom to a snapshot, and name the node in lifecycle.replace, then run "+
+			"'pulumi up' again", lost, c.node.VMID)
+	}
+
+	return fmt.Errorf("%s. It cannot leave the cluster by itself: to recreate it, name it in lifecycle.replace and "+
+		"lifecycle.forceRemove, then run 'pulumi up' again", lost)
 }
 
 // otherMachineError names the VM of a node that another machine answers for.

@@ -38,12 +38,14 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 
 	// Of a host that does not answer, Proxmox VE deletes no VM.
 	kept := vmidentity.FindUnreachable(ctx, r.Proxmox, r.Plan, l.Name)
-	if kept != nil && (!l.forced || r.recoversFromSnapshot(l)) {
-		return kept.BlocksRemoval()
-	}
 
-	if r.recoversFromSnapshot(l) {
+	switch recovers := r.recoversFromSnapshot(l); {
+	case recovers && kept != nil:
+		return kept.BlocksRecovery()
+	case recovers:
 		return r.abandonQuorum(ctx, l)
+	case kept != nil && !l.forced:
+		return kept.BlocksRemoval()
 	}
 
 	if r.DryRun {

@@ -32,13 +32,16 @@ type vmHooks struct {
 	// checkUserDataUnused runs before user data are deleted, and keeps a file that a VM of others reads. It runs in
 	// previews, too.
 	checkUserDataUnused *pulumi.ResourceHook
+	// checkMappingUnused runs before the resource mapping of a GPU is changed or deleted, and keeps one that a VM of
+	// others has. It runs in previews, too.
+	checkMappingUnused *pulumi.ResourceHook
 	// checkDeleted runs after an image was deleted, and deletes a file again that is still there. checkUserDataDeleted and
 	// checkMappingDeleted do so for user data and for the resource mapping of a GPU.
 	checkDeleted, checkUserDataDeleted, checkMappingDeleted *pulumi.ResourceHook
 	// restoreImage runs after an image was deleted, and has it downloaded again where nodes boot from it.
 	restoreImage *pulumi.ResourceHook
-	// awaitDeletions runs before a file is written that may take the place of one.
-	awaitDeletions *pulumi.ResourceHook
+	// checkUserDataFree runs before user data are written, and keeps a file that another stack has written meanwhile.
+	checkUserDataFree *pulumi.ResourceHook
 	// checkVMIDFree runs before a VM is made: without a template, the provider would take over a VM that has the VMID.
 	checkVMIDFree *pulumi.ResourceHook
 	// checkImage runs before a VM is made, and refuses an incomplete image.
@@ -61,6 +64,8 @@ type vmHooks struct {
 	// deletions says that deletions have hooks: without the program, the engine refuses to delete what has. A run that
 	// destroys the cluster keeps them, so that the state of its resources need not be written before they are deleted.
 	deletions bool
+	// report is what was there when the run began; nil where it is not known.
+	report *preflight.Report
 	// alone says that the plan has one node, and others of its cluster have plans of their own.
 	alone bool
 }
@@ -90,7 +95,10 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 
 	images := proxmoxvm.ImageHooks{
 		Proxmox: r.Proxmox, Identities: r.Identities, Plan: r.Plan, Progress: r.Progress, DryRun: r.DryRun,
-		Destroying: r.Destroying,
+		Destroying: r.Destroying, LacksUserData: h.report.LacksUserData,
+	}
+	mappings := proxmoxvm.MappingHooks{
+		Proxmox: r.Proxmox, Identities: r.Identities, Progress: r.Progress, DryRun: r.DryRun,
 	}
 	updates := proxmoxvm.UpdateHooks{
 		Program: ctx, Plan: r.Plan, Proxmox: r.Proxmox, Identities: r.Identities, Progress: r.Progress, Nodes: r.Nodes,
@@ -137,10 +145,10 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	register(&h.checkUserDataUnused, "user-data-unused", images.CheckUserDataUnused, previews)
 	register(&h.checkDeleted, "image-deleted", images.CheckDeleted)
 	register(&h.checkUserDataDeleted, "user-data-deleted", images.CheckUserDataDeleted)
-	register(&h.checkMappingDeleted, "mapping-deleted",
-		proxmoxvm.MappingHooks{Proxmox: r.Proxmox, Progress: r.Progress}.CheckDeleted)
+	register(&h.checkMappingUnused, "mapping-unused", mappings.CheckUnused, previews)
+	register(&h.checkMappingDeleted, "mapping-deleted", mappings.CheckDeleted)
 	register(&h.restoreImage, "image-restored", images.RestoreImage)
-	register(&h.awaitDeletions, "deletions-ended", images.AwaitDeletions)
+	register(&h.checkUserDataFree, "deletions-ended", images.CheckUserDataFree)
 	register(&h.checkVMIDFree, "vmid-free", checkVMIDFree)
 	register(&h.checkComplete, "vm-resumed", checkComplete)
 	register(&h.applyOnline, "vm-grown", updates.ApplyOnline, previews)
@@ -197,25 +205,28 @@ func (h *vmHooks) ofImages(keep bool) *pulumi.ResourceHookBinding {
 
 // ofMappings are the hooks of the resource mapping of a GPU.
 func (h *vmHooks) ofMappings() *pulumi.ResourceHookBinding {
-	return &pulumi.ResourceHookBinding{AfterDelete: h.held(h.checkMappingDeleted)}
+	return &pulumi.ResourceHookBinding{
+		BeforeUpdate: []*pulumi.ResourceHook{h.checkMappingUnused}, BeforeDelete: h.held(h.checkMappingUnused),
+		AfterDelete: h.held(h.checkMappingDeleted),
+	}
 }
 
 // ofFiles are the hooks of what is written to a host.
 func (h *vmHooks) ofFiles() *pulumi.ResourceHookBinding {
 	return &pulumi.ResourceHookBinding{
-		BeforeCreate: []*pulumi.ResourceHook{h.awaitDeletions}, BeforeDelete: h.held(h.checkUserDataUnused),
+		BeforeCreate: []*pulumi.ResourceHook{h.checkUserDataFree}, BeforeDelete: h.held(h.checkUserDataUnused),
 		AfterDelete: h.held(h.checkUserDataDeleted),
 	}
 }
 
 // ofCompanions are the hooks of what belongs to a VM.
-func (h *vmHooks) ofCompanions(report *preflight.Report) proxmoxvm.CompanionHooks {
+func (h *vmHooks) ofCompanions() proxmoxvm.CompanionHooks {
 	return proxmoxvm.CompanionHooks{
 		All: &pulumi.ResourceHookBinding{
 			BeforeCreate: []*pulumi.ResourceHook{h.companions}, BeforeUpdate: []*pulumi.ResourceHook{h.companions},
 			BeforeDelete: h.held(h.companions),
 		},
-		ApplyRules: h.applyRules, HARules: report.HARules(), Mark: report.HAMark,
+		ApplyRules: h.applyRules, HARules: h.report.HARules(), Mark: h.report.HAMark,
 	}
 }
 

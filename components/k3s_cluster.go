@@ -313,7 +313,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*k3sNodeArgs, err
 		Private:   p.SSH != nil && p.SSH.Username == "root",
 		fileHooks: b.hooks.ofFiles(),
 		After:     b.before(n), Incomplete: b.report.Incomplete(n), Absent: b.report.AbsentVMIDs()[n.VMID],
-		State: state, identities: b.hooks.scope.Identities, companions: b.hooks.ofCompanions(b.report),
+		State: state, identities: b.hooks.scope.Identities, companions: b.hooks.ofCompanions(),
 	}
 
 	if p.Addressing == spec.AddressingStatic {

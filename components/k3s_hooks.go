@@ -45,7 +45,7 @@ func registerK3sHooks(ctx *pulumi.Context, name string, a hookArgs, proxmox K3sP
 
 	p := a.plan
 	h := k3sHooks{
-		scope: scopeOf(ctx, name, a), manifests: wait.NewFuture[[]kubeapi.Manifest](),
+		vmHooks: vmHooks{report: a.report}, scope: scopeOf(ctx, name, a), manifests: wait.NewFuture[[]kubeapi.Manifest](),
 		versions: rollout.NewControlPlaneVersions(p),
 	}
 

@@ -58,7 +58,7 @@ func registerTalosHooks(ctx *pulumi.Context, name string, a hookArgs, dir, passp
 
 	p := a.plan
 	h := talosHooks{
-		scope:       scopeOf(ctx, name, a),
+		vmHooks: vmHooks{report: a.report}, scope: scopeOf(ctx, name, a),
 		credentials: wait.NewFuture[talosapi.Credentials](), uuids: map[string]*wait.Future[string]{},
 		versions: rollout.NewControlPlaneVersions(p),
 	}

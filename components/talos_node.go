@@ -175,7 +175,7 @@ func standalone(ctx *pulumi.Context, name string, args TalosNodeArgs) (*clusterN
 
 	node := &clusterNode{
 		TalosNodeArgs: args, identities: scope.Identities,
-		hooks: hooks.of(hooks.checkVMIDFree), companions: hooks.ofCompanions(nil), mappingHooks: hooks.ofMappings(),
+		hooks: hooks.of(hooks.checkVMIDFree), companions: hooks.ofCompanions(), mappingHooks: hooks.ofMappings(),
 	}
 	if args.Configuration != nil {
 		var check *pulumi.ResourceHook

@@ -43,6 +43,18 @@ func (r *Report) HAMark(n plan.Node) int {
 	return r.facts.HAMarks[n.Name]
 }
 
+// LacksUserData says that a host is known to have had no such file of user data when the run began.
+func (r *Report) LacksUserData(host, volume string) bool {
+	if r == nil {
+		return false
+	}
+
+	files, known := r.facts.UserData[host]
+	_, there := files[volume]
+
+	return known && !there
+}
+
 // Template is the VMID of the template to clone for a node; 0 when it is not known.
 func (r *Report) Template(n plan.Node) int {
 	if r == nil {

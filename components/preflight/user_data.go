@@ -65,7 +65,7 @@ func (c *checker) checkUserData(ctx context.Context) error {
 		return nil
 	}
 
-	known := &userDataFiles{files: map[string]map[string]int64{}}
+	known := &userDataFiles{}
 
 	for _, n := range c.Plan.Nodes() {
 		// Of other nodes, the user data stay as they are.
@@ -109,14 +109,17 @@ func (c *checker) checkUserDataFile(ctx context.Context, n plan.Node, known *use
 		return err // Without a datastore that takes them, there are none.
 	}
 
-	if _, asked := known.files[n.Host]; !asked {
-		if known.files[n.Host], err = c.Proxmox.Snippets(ctx, n.Host, store); err != nil {
+	if _, asked := c.UserData[n.Host]; !asked {
+		files, err := c.Proxmox.Snippets(ctx, n.Host, store)
+		if err != nil {
 			return err
 		}
+
+		c.UserData[n.Host] = files
 	}
 
 	file := fmt.Sprintf("%s:snippets/%s.yaml", store, n.Name)
-	if _, there := known.files[n.Host][file]; !there {
+	if _, there := c.UserData[n.Host][file]; !there {
 		return nil
 	}
 
@@ -151,10 +154,8 @@ func (c *checker) checkUserDataFile(ctx context.Context, n plan.Node, known *use
 	return nil
 }
 
-// userDataFiles are what is known of user data.
+// userDataFiles are what VMs take from files.
 type userDataFiles struct {
-	// files are those of the hosts that were asked.
-	files map[string]map[string]int64
 	// read says that VMs were asked: used is what each takes from files, unread why that is not known.
 	read   bool
 	used   []string

@@ -130,6 +130,8 @@ type VMConfig struct {
 
 // Device is passed through to a VM: by the name of a resource mapping, or by its addresses.
 type Device struct {
+	// Key is where the VM has it, such as hostpci0.
+	Key     string
 	Mapping string
 	BDFs    []string
 }
@@ -174,7 +176,7 @@ func (c *Client) Config(ctx context.Context, vm VM) (VMConfig, error) {
 
 		switch {
 		case ok && deviceKey.MatchString(key):
-			found.Devices = append(found.Devices, deviceOf(text))
+			found.Devices = append(found.Devices, deviceOf(key, text))
 		case ok && diskKey.MatchString(key) && !isCDROM(text):
 			found.Disks[key] = sizeGiB(text)
 		}
@@ -225,13 +227,13 @@ func (c *Client) Process(ctx context.Context, vm VM) (int, error) {
 }
 
 // deviceOf reads "0000:01:00.0;0000:01:00.1,pcie=1", whose first part may be "host=..." or "mapping=...".
-func deviceOf(text string) Device {
+func deviceOf(key, text string) Device {
 	properties := Properties(text)
 	if mapping := properties["mapping"]; mapping != "" {
-		return Device{Mapping: mapping}
+		return Device{Key: key, Mapping: mapping}
 	}
 
-	return Device{BDFs: strings.Split(textOr(properties["host"], properties[""]), ";")}
+	return Device{Key: key, BDFs: strings.Split(textOr(properties["host"], properties[""]), ";")}
 }
 
 // Properties reads a setting of several parts, "key=value,key=value"; a part without a key has the empty one.

@@ -1,6 +1,7 @@
 package proxmoxvm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/wait"
 )
 
@@ -29,13 +31,8 @@ func (h ImageHooks) CheckDeleted(ctx context.Context, args *pulumi.ResourceHookA
 
 // CheckUserDataDeleted is CheckDeleted for the user data of a node, which hold keys of the cluster.
 func (h ImageHooks) CheckUserDataDeleted(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	volume := userDataVolume(args.OldInputs)
-	if volume == "" {
-		return nil
-	}
-
 	return h.checkDeleted(hookutil.Deleting(ctx), hookutil.String(args.OldInputs, "nodeName"),
-		hookutil.String(args.OldInputs, "datastoreId"), volume, h.Proxmox.Snippets,
+		hookutil.String(args.OldInputs, "datastoreId"), userDataVolume(args), h.Proxmox.Snippets,
 		func() error { return h.CheckUserDataUnused(ctx, args) })
 }
 
@@ -88,8 +85,48 @@ func (h ImageHooks) checkDeleted(ctx context.Context, host, datastore, volume st
 
 // MappingHooks check what becomes of the resource mappings of GPUs.
 type MappingHooks struct {
-	Proxmox  Proxmox
-	Progress wait.Reporter
+	Proxmox    Proxmox
+	Identities *vmidentity.Identities
+	Progress   wait.Reporter
+	DryRun     bool
+}
+
+// CheckUnused is a hook that runs before a resource mapping is changed or deleted, and in previews. It keeps one that a
+// VM has which is not this stack's: Proxmox VE does not refuse that, and the VM would not start without it.
+func (h MappingHooks) CheckUnused(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	ctx = hookutil.Deleting(ctx)
+	name := hookutil.String(args.OldInputs, "name")
+
+	err := h.checkUnused(ctx, name)
+	if h.DryRun {
+		return previewed(err)
+	}
+
+	return err
+}
+
+func (h MappingHooks) checkUnused(ctx context.Context, name string) error {
+	all, err := h.Proxmox.Mappings(ctx)
+	if err != nil {
+		return err
+	}
+
+	thing := "resource mapping " + name
+
+	return checkOthers(ctx, h.Proxmox, h.Identities, thing, func(v proxmoxapi.VM) bool {
+		return slices.ContainsFunc(all[name], func(d proxmoxapi.Mapped) bool { return d.Host == v.Host })
+	}, func(v proxmoxapi.VM, config proxmoxapi.VMConfig) error {
+		for _, device := range config.Devices {
+			if device.Mapping == name {
+				return fmt.Errorf("%s is to be changed or deleted, and VM %d (%s) on host %s has it, which is not in this "+
+					"stack: that VM would not start without it. Run 'qm set %d --delete %s' on that host, or give that VM "+
+					"another mapping, then run 'pulumi up' again", thing, v.ID, cmp.Or(config.Settings["name"], v.Name), v.Host,
+					v.ID, device.Key)
+			}
+		}
+
+		return nil
+	})
 }
 
 // CheckDeleted is a hook that runs after a resource mapping was deleted. The provider takes any answer with status 200

@@ -11,6 +11,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosimage"
 )
 
@@ -77,6 +78,7 @@ func TestCheckDeleted(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			c.store.held = proxmoxapi.Permissions{"/": {"VM.Audit": true}}
 			h := ImageHooks{
 				Proxmox: &c.store, Plan: p, Progress: func(string) {}, Destroying: c.destroys,
 				Identities: vmidentity.NewIdentities(nil, p, &c.store, nil),
@@ -100,13 +102,112 @@ func TestCheckDeleted(t *testing.T) {
 func TestCheckUserDataDeleted(t *testing.T) {
 	const volume = "local:snippets/k3s-1.yaml"
 
-	store := &fakeProxmox{files: map[string]int64{volume: 1}}
-	h := ImageHooks{Proxmox: store, Progress: func(string) {}}
-
-	require.NoError(t, h.CheckUserDataDeleted(t.Context(), deletion(map[string]any{
+	created := map[string]any{
 		"nodeName": "pve", "datastoreId": "local", "sourceRaw": map[string]any{"fileName": "k3s-1.yaml"},
-	})))
-	assert.Equal(t, []string{volume}, store.deleted)
+	}
+	imported := map[string]any{"nodeName": "pve", "datastoreId": "local", "contentType": "snippets"}
+
+	for name, of := range map[string]map[string]any{"created": created, "imported": imported} {
+		t.Run(name, func(t *testing.T) {
+			store := &fakeProxmox{files: map[string]int64{volume: 1}}
+			h := ImageHooks{Proxmox: store, Progress: func(string) {}}
+			args := deletion(of)
+			args.ID = volume
+
+			require.NoError(t, h.CheckUserDataDeleted(t.Context(), args))
+			assert.Equal(t, []string{volume}, store.deleted)
+		})
+	}
+}
+
+// TestCheckUserDataFree: a file that another stack has written since the run began stays.
+func TestCheckUserDataFree(t *testing.T) {
+	const volume = "local:snippets/k3s-1.yaml"
+
+	for name, c := range map[string]struct {
+		files map[string]int64
+		known bool // that the file was not there
+		want  string
+	}{
+		"free":         {known: true},
+		"there before": {files: map[string]int64{volume: 1}},
+		"other file":   {files: map[string]int64{"local:snippets/k3s-2.yaml": 1}, known: true},
+		"written meanwhile": {
+			files: map[string]int64{volume: 1}, known: true,
+			want: "user data local:snippets/k3s-1.yaml were written to host pve since this run began: another stack creates a " +
+				"node of the same name now. Nothing was replaced. Choose names that no other cluster has " +
+				"(pools.<pool>.names); or, if no other stack has such a node, run 'pulumi up' again",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := ImageHooks{
+				Proxmox:       &fakeProxmox{files: c.files},
+				LacksUserData: func(host, file string) bool { return c.known && host == "pve" && file == volume },
+			}
+
+			err := h.CheckUserDataFree(t.Context(), inputs(map[string]any{
+				"nodeName": "pve", "datastoreId": "local", "sourceRaw": map[string]any{"fileName": "k3s-1.yaml"},
+			}))
+			if c.want == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.EqualError(t, err, c.want)
+			}
+		})
+	}
+}
+
+// TestCheckMappingUnused: a mapping that a VM of others has stays.
+func TestCheckMappingUnused(t *testing.T) {
+	p := &plan.Plan{
+		Cluster: "c", Distribution: spec.DistributionTalos, Pools: []plan.PlannedPool{{Nodes: []plan.Node{{VMID: 401}}}},
+	}
+	has := proxmoxapi.VMConfig{Devices: []proxmoxapi.Device{
+		{Key: "hostpci0", Mapping: "other"}, {Key: "hostpci1", Mapping: "c-gpu"},
+	}}
+
+	for name, c := range map[string]struct {
+		vm     proxmoxapi.VM
+		config proxmoxapi.VMConfig
+		unread error
+		dryRun bool
+		want   string
+	}{
+		"of its node":               {vm: proxmoxapi.VM{ID: 401, Host: "pve"}, config: has},
+		"of a node that leaves":     {vm: proxmoxapi.VM{ID: 402, Host: "pve", Tags: []string{"c", "talos"}}, config: has},
+		"of a VM without it":        {vm: proxmoxapi.VM{ID: 300, Host: "pve"}},
+		"of a host without devices": {vm: proxmoxapi.VM{ID: 300, Host: "pve2"}, config: has},
+		"of a VM of others": {
+			vm: proxmoxapi.VM{ID: 300, Name: "app", Host: "pve"}, config: has,
+			want: "resource mapping c-gpu is to be changed or deleted, and VM 300 (app) on host pve has it, which is not in " +
+				"this stack: that VM would not start without it. Run 'qm set 300 --delete hostpci1' on that host, or give that " +
+				"VM another mapping, then run 'pulumi up' again",
+		},
+		"of a VM that cannot be read": {
+			vm: proxmoxapi.VM{ID: 300, Name: "app", Host: "pve"}, unread: proxmoxapi.ErrUnreachable,
+			want: "resource mapping c-gpu is to be deleted, and it is not known whether VM 300 (app) on host pve uses it: " +
+				proxmoxapi.ErrUnreachable.Error(),
+		},
+		"previewed without Proxmox VE": {
+			vm: proxmoxapi.VM{ID: 300, Name: "app", Host: "pve"}, unread: proxmoxapi.ErrUnreachable, dryRun: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := &fakeProxmox{
+				vms: []proxmoxapi.VM{c.vm}, config: c.config, unreadable: c.unread,
+				mappings: map[string][]proxmoxapi.Mapped{"c-gpu": {{Host: "pve", BDF: "0000:01:00.0"}}},
+			}
+
+			err := MappingHooks{
+				Proxmox: store, Identities: vmidentity.NewIdentities(nil, p, store, nil), DryRun: c.dryRun,
+			}.CheckUnused(t.Context(), deletion(map[string]any{"name": "c-gpu"}))
+			if c.want == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.EqualError(t, err, c.want)
+			}
+		})
+	}
 }
 
 // TestCheckMappingDeleted: a mapping that a proxy has kept from its deletion is deleted again, if it is the one of the

@@ -32,6 +32,8 @@ type ImageHooks struct {
 	DryRun bool
 	// Destroying says that the run destroys the cluster: no image is wanted any more.
 	Destroying bool
+	// LacksUserData says that a host was seen without a file of user data when the run began; nil: no host was asked.
+	LacksUserData func(host, volume string) bool
 }
 
 // CheckDownload is a hook that runs before a download, and in previews. It asks the host what the URL holds. A server
@@ -76,9 +78,23 @@ func previewed(err error) error {
 // CheckUnused is a hook that runs before an image is deleted, and in previews. It keeps an image that is in a drive of
 // a VM that is not this stack's: without the file, that VM would not start.
 func (h ImageHooks) CheckUnused(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	host := hookutil.String(args.OldInputs, "nodeName")
+	ctx = hookutil.Deleting(ctx)
+	host, volume := hookutil.String(args.OldInputs, "nodeName"), downloaded(args.OldInputs)
 
-	return h.deleted(h.checkImageUnused(hookutil.Deleting(ctx), host, downloaded(args.OldInputs)))
+	if strings.HasSuffix(volume, ".iso") {
+		held, err := h.Proxmox.Permissions(ctx)
+
+		switch {
+		case err != nil:
+			return h.deleted(err)
+		case !held.SeesAllVMs():
+			return fmt.Errorf("image %s is to be deleted from host %s, and the credentials do not see all VMs: it is not "+
+				"known whether one has it in a drive. Grant VM.Audit on /vms; or set lifecycle.keepImages to true, which "+
+				"keeps the file", volume, host)
+		}
+	}
+
+	return h.deleted(h.checkImageUnused(ctx, host, volume))
 }
 
 func (h ImageHooks) checkImageUnused(ctx context.Context, host, volume string) error {
@@ -100,11 +116,7 @@ func (h ImageHooks) checkImageUnused(ctx context.Context, host, volume string) e
 // CheckUserDataUnused is a hook that runs before the user data of a node are deleted, and in previews. It keeps a file
 // that a VM reads which is not this stack's: a node of the same name in another cluster has a file of the same name.
 func (h ImageHooks) CheckUserDataUnused(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	volume := userDataVolume(args.OldInputs)
-	if volume == "" {
-		return nil
-	}
-
+	volume := userDataVolume(args)
 	host := hookutil.String(args.OldInputs, "nodeName")
 
 	// The file is called after its node. VMs of other names are not asked for: their hosts may be down.
@@ -127,14 +139,51 @@ func (h ImageHooks) CheckUserDataUnused(ctx context.Context, args *pulumi.Resour
 	}))
 }
 
-// userDataVolume is the volume of a file of user data; empty for other files.
-func userDataVolume(inputs resource.PropertyMap) string {
-	raw := hookutil.Unwrap(inputs["sourceRaw"])
+// userDataVolume is the volume of the user data of a node, which is their ID, too: of an imported file, the inputs do
+// not have its name.
+func userDataVolume(args *pulumi.ResourceHookArgs) string {
+	raw := hookutil.Unwrap(args.OldInputs["sourceRaw"])
 	if !raw.IsObject() {
-		return ""
+		return string(args.ID)
 	}
 
-	return hookutil.String(inputs, "datastoreId") + ":snippets/" + hookutil.String(raw.ObjectValue(), "fileName")
+	return hookutil.String(args.OldInputs, "datastoreId") + ":snippets/" +
+		hookutil.String(raw.ObjectValue(), "fileName")
+}
+
+// CheckUserDataFree is a hook that runs before the user data of a node are written, which would replace a file of the
+// same name. One that was not there when the run began is another stack's, whose node has not started yet: it would
+// start with our keys. One that was there is what preflight has looked at.
+func (h ImageHooks) CheckUserDataFree(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+	// The provider does not wait for the deletion of the file before.
+	if err := h.AwaitDeletions(ctx, args); err != nil {
+		return err
+	}
+
+	host, datastore := hookutil.String(args.NewInputs, "nodeName"), hookutil.String(args.NewInputs, "datastoreId")
+
+	raw := hookutil.Unwrap(args.NewInputs["sourceRaw"])
+	if !raw.IsObject() || h.LacksUserData == nil {
+		return nil
+	}
+
+	volume := datastore + ":snippets/" + hookutil.String(raw.ObjectValue(), "fileName")
+	if !h.LacksUserData(host, volume) {
+		return nil
+	}
+
+	files, err := h.Proxmox.Snippets(ctx, host, datastore)
+	if err != nil {
+		return fmt.Errorf("it is not known whether user data %s are on host %s already: %w", volume, host, err)
+	}
+
+	if _, there := files[volume]; there {
+		return fmt.Errorf("user data %s were written to host %s since this run began: another stack creates a node of the "+
+			"same name now. Nothing was replaced. Choose names that no other cluster has (pools.<pool>.names); or, if no "+
+			"other stack has such a node, run 'pulumi up' again", volume, host)
+	}
+
+	return nil
 }
 
 // deleted is the error of a hook that runs before a deletion.
@@ -156,19 +205,29 @@ func (h ImageHooks) checkUnused(ctx context.Context, host, volume, name string,
 		return err
 	}
 
-	all, err := h.Proxmox.VMs(ctx)
+	datastore, _, _ := strings.Cut(volume, ":")
+
+	// A VM whose name the cluster has not learned yet, or has forgotten, may have any.
+	return checkOthers(ctx, h.Proxmox, h.Identities, volume, func(v proxmoxapi.VM) bool {
+		return (v.Host == host || shared[datastore]) && (name == "" || v.Name == "" || v.Name == name)
+	}, uses)
+}
+
+// checkOthers looks at the configuration of each VM that is not this stack's and may use a thing that is to be deleted.
+func checkOthers(ctx context.Context, proxmox Proxmox, identities *vmidentity.Identities, thing string,
+	may func(proxmoxapi.VM) bool, uses func(proxmoxapi.VM, proxmoxapi.VMConfig) error,
+) error {
+	all, err := proxmox.VMs(ctx)
 	if err != nil {
 		return err
 	}
 
-	datastore, _, _ := strings.Cut(volume, ":")
-
 	for _, v := range all {
-		if v.Container || v.Host != host && !shared[datastore] || name != "" && v.Name != name {
+		if v.Container || !may(v) {
 			continue
 		}
 
-		ours, err := h.Identities.InStack(ctx, v)
+		ours, err := identities.InStack(ctx, v)
 		if err != nil {
 			return err
 		}
@@ -177,9 +236,9 @@ func (h ImageHooks) checkUnused(ctx context.Context, host, volume, name string,
 			continue
 		}
 
-		config, err := h.Proxmox.Config(ctx, v)
+		config, err := proxmox.Config(ctx, v)
 		if err != nil {
-			return fmt.Errorf("%s is to be deleted, and it is not known whether VM %d (%s) on host %s uses it: %w", volume,
+			return fmt.Errorf("%s is to be deleted, and it is not known whether VM %d (%s) on host %s uses it: %w", thing,
 				v.ID, v.Name, v.Host, err)
 		}
 

@@ -183,6 +183,16 @@ func TestCheckUnused(t *testing.T) {
 	}
 }
 
+// TestCheckUnusedUnseen: an ISO file stays where the credentials do not show who has it in a drive.
+func TestCheckUnusedUnseen(t *testing.T) {
+	h := ImageHooks{Proxmox: &fakeProxmox{held: proxmoxapi.Permissions{"/pool/talos": {"VM.Audit": true}}}}
+
+	assert.EqualError(t, h.CheckUnused(t.Context(), deletion(map[string]any{
+		"nodeName": "pve", "datastoreId": "local", "fileName": "x.iso",
+	})), "image local:iso/x.iso is to be deleted from host pve, and the credentials do not see all VMs: it is not known "+
+		"whether one has it in a drive. Grant VM.Audit on /vms; or set lifecycle.keepImages to true, which keeps the file")
+}
+
 func TestRestoreImage(t *testing.T) {
 	const url = "https://factory.lan/x.iso"
 
@@ -254,6 +264,7 @@ func TestCheckUserDataUnused(t *testing.T) {
 		Cluster: "c", Distribution: spec.DistributionK3s, Pools: []plan.PlannedPool{{Nodes: []plan.Node{{VMID: 401}}}},
 	}
 	reads := proxmoxapi.VMConfig{UserData: "user=local:snippets/k3s-1.yaml"}
+	named := proxmoxapi.VMConfig{UserData: reads.UserData, Settings: map[string]string{"name": "k3s-1"}}
 
 	for name, c := range map[string]struct {
 		vm      proxmoxapi.VM
@@ -262,6 +273,7 @@ func TestCheckUserDataUnused(t *testing.T) {
 	}{
 		"its node":                  {vm: proxmoxapi.VM{ID: 401, Host: "pve"}, config: reads},
 		"a VM of another cluster":   {vm: proxmoxapi.VM{ID: 300, Name: "k3s-1", Host: "pve"}, config: reads, refused: true},
+		"a VM without a name yet":   {vm: proxmoxapi.VM{ID: 300, Host: "pve"}, config: named, refused: true},
 		"that reads another file":   {vm: proxmoxapi.VM{ID: 300, Name: "k3s-1", Host: "pve"}},
 		"a file of another host":    {vm: proxmoxapi.VM{ID: 300, Name: "k3s-1", Host: "pve2"}, config: reads},
 		"a node that leaves it now": {vm: proxmoxapi.VM{ID: 402, Host: "pve", Tags: []string{"c", "k3s"}}, config: reads},

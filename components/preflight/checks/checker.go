@@ -58,6 +58,8 @@ type Facts struct {
 	Identified map[int]vmidentity.Found
 	// States are those of the VMs that are there, by node name.
 	States map[string]proxmoxvm.State
+	// UserData are the files of user data that hosts had, by host; of a host that is left out, it is not known.
+	UserData map[string]map[string]int64
 	// HAMarks are those in the comments of HA resources, by node name.
 	HAMarks map[string]int
 }
@@ -70,6 +72,7 @@ func New(p *plan.Plan, proxmox Proxmox) *Checker {
 		Facts: Facts{
 			Templates: map[string]int{}, Devices: map[string]proxmoxapi.PCIDevice{}, Absent: map[int]bool{},
 			Identified: map[int]vmidentity.Found{}, States: map[string]proxmoxvm.State{}, HAMarks: map[string]int{},
+			UserData: map[string]map[string]int64{},
 		},
 	}
 }

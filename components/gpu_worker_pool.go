@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/hardware/mapping"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/tokens"
+	"talos-proxmox/components/proxmoxvm"
 )
 
 // GPUWorkerPoolArgs describe the nodes of one GPU pool.
@@ -172,39 +170,7 @@ func (w gpuNode) passThrough(ctx *pulumi.Context, opts ...pulumi.ResourceOption)
 	waiting := append([]pulumi.ResourceOption{
 		pulumi.DependsOn(w.args.after), pulumi.ResourceHooks(w.args.mappingHooks),
 	}, opts...)
-	w.args.Mapping, err = newMapping(ctx, w.name, w.args.Node, w.device, waiting...)
+	w.args.Mapping, err = proxmoxvm.NewMapping(ctx, w.name, w.args.Node, w.device, waiting...)
 
 	return err
-}
-
-// newMapping makes the resource mapping of one GPU. Proxmox VE compares what it says of the device each time that the
-// VM starts: another card in the same slot is not passed by mistake.
-func newMapping(ctx *pulumi.Context, name string, n plan.Node, known *proxmoxapi.PCIDevice,
-	opts ...pulumi.ResourceOption,
-) (pulumi.StringInput, error) {
-	device := mapping.PciMapTypeArgs{Node: pulumi.String(n.Host), Path: pulumi.String(n.GPU.BDF)}
-
-	if known != nil {
-		device.Id = pulumi.String(known.ID)
-		if known.SubsystemID != "" {
-			device.SubsystemId = pulumi.String(known.SubsystemID)
-		}
-
-		if known.IOMMUGroup >= 0 {
-			device.IommuGroup = pulumi.Int(known.IOMMUGroup)
-		}
-	} else {
-		opts = append(opts, pulumi.IgnoreChanges([]string{"maps"}))
-		device.Id = pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) string { return "" }).(pulumi.StringOutput)
-	}
-
-	m, err := mapping.NewPci(ctx, name+tokens.GPUSuffix, &mapping.PciArgs{
-		Name: pulumi.String(plan.MappingName(name)), Comment: pulumi.String("GPU of " + n.Name),
-		Maps: mapping.PciMapTypeArray{device},
-	}, opts...)
-	if err != nil {
-		return nil, err
-	}
-
-	return m.Name, nil
 }

@@ -15,6 +15,8 @@ import (
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/proxmoxvm/harules"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
+	"talos-proxmox/components/proxmoxvm/vmimage"
+	"talos-proxmox/components/proxmoxvm/vmupdate"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/vmrestart"
 	"talos-proxmox/components/tokens"
@@ -93,14 +95,14 @@ func (a hookArgs) checkDestroy() error {
 func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks, register hookutil.Register) error {
 	h.deletions = !r.Plan.Teardown || r.Destroying
 
-	images := proxmoxvm.ImageHooks{
+	images := vmimage.Hooks{
 		Proxmox: r.Proxmox, Identities: r.Identities, Plan: r.Plan, Progress: r.Progress, DryRun: r.DryRun,
-		Destroying: r.Destroying, LacksUserData: h.report.LacksUserData,
+		Destroying: r.Destroying, UserDataMissing: h.report.UserDataMissing,
 	}
 	mappings := proxmoxvm.MappingHooks{
 		Proxmox: r.Proxmox, Identities: r.Identities, Progress: r.Progress, DryRun: r.DryRun,
 	}
-	updates := proxmoxvm.UpdateHooks{
+	updates := vmupdate.Hooks{
 		Program: ctx, Plan: r.Plan, Proxmox: r.Proxmox, Identities: r.Identities, Progress: r.Progress, Nodes: r.Nodes,
 		Weights: &sync.Map{},
 	}

@@ -11,6 +11,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmimage"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 )
@@ -104,7 +105,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		}
 	}
 
-	b.images = proxmoxvm.NewImages(name, args.Preflight.SharedImages(), b.child)
+	b.images = vmimage.NewImages(name, args.Preflight.SharedImages(), b.child)
 
 	var err error
 	if b.identity, err = newK3sIdentity(ctx, name, p, args.Token, args.Identity, b.child); err != nil {
@@ -161,7 +162,7 @@ type k3sBuilder struct {
 	report  *preflight.Report
 	proxmox K3sProxmox
 	hooks   k3sHooks
-	images  *proxmoxvm.Images
+	images  *vmimage.Images
 	servers *proxmoxvm.AddressBook
 	child   pulumi.ResourceOption
 
@@ -252,7 +253,7 @@ func (b *k3sBuilder) machine(pool plan.PlannedPool, n plan.Node, after []pulumi.
 	name := plan.ResourceName(b.name, n)
 
 	if n.GPU != nil && !n.GPU.Raw {
-		if args.Mapping, err = newMapping(b.ctx, name, n, b.report.Device(n), b.child,
+		if args.Mapping, err = proxmoxvm.NewMapping(b.ctx, name, n, b.report.Device(n), b.child,
 			pulumi.DependsOn(args.After), pulumi.ResourceHooks(b.hooks.ofMappings())); err != nil {
 			return err
 		}
@@ -333,7 +334,7 @@ func (b *k3sBuilder) node(pool plan.PlannedPool, n plan.Node) (*k3sNodeArgs, err
 
 	args.Hooks = b.hooks.of(b.hooks.checkVMIDFree, b.hooks.checkImage)
 
-	fetch, err := proxmoxvm.DownloadOf(p, pool.Image, n, b.hooks.ofImages(pool.Image.Keep))
+	fetch, err := vmimage.DownloadOf(p, pool.Image, n, b.hooks.ofImages(pool.Image.Keep))
 	if err != nil {
 		return nil, err
 	}

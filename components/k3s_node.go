@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
+	"talos-proxmox/components/proxmoxvm/vmimage"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/tokens"
 )
@@ -112,7 +113,7 @@ func newK3sNode(ctx *pulumi.Context, name string, args *k3sNodeArgs, opts ...pul
 		return nil, err
 	}
 
-	proxmoxvm.WarnOnImageDrift(ctx, n, args.description(), "A running node is not changed: replace it with "+
+	vmimage.WarnOnImageDrift(ctx, n, args.description(), "A running node is not changed: replace it with "+
 		"lifecycle.replace", node.VM)
 
 	// What comes after the VM has both from here.

@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmimage"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
@@ -195,7 +196,7 @@ func newBuilder(ctx *pulumi.Context, name string, args *TalosClusterArgs, c *Tal
 		return nil, err
 	}
 
-	b.images = proxmoxvm.NewImages(name, args.Preflight.SharedImages(), b.child)
+	b.images = vmimage.NewImages(name, args.Preflight.SharedImages(), b.child)
 
 	return b, nil
 }

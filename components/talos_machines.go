@@ -10,6 +10,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmimage"
 	"talos-proxmox/components/spec"
 )
 
@@ -22,7 +23,7 @@ type talosMachines struct {
 	proxmox   Proxmox
 	hooks     talosHooks
 	addresses *proxmoxvm.AddressBook
-	images    *proxmoxvm.Images
+	images    *vmimage.Images
 	child     pulumi.ResourceOption
 
 	// secrets keep the identity of the cluster in the state; none where it is imported.
@@ -76,7 +77,7 @@ func (m *talosMachines) node(pool plan.PlannedPool, n plan.Node) (*clusterNode, 
 
 // boot says what a node boots that is no clone.
 func (m *talosMachines) boot(args *clusterNode, image plan.BootImage) error {
-	fetch, err := proxmoxvm.DownloadOf(m.plan, image, args.Node, m.hooks.ofImages(image.Keep))
+	fetch, err := vmimage.DownloadOf(m.plan, image, args.Node, m.hooks.ofImages(image.Keep))
 
 	switch {
 	case err != nil:

@@ -16,6 +16,7 @@ import (
 	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
+	"talos-proxmox/components/proxmoxvm/vmimage"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/rollout/vmrestart"
@@ -76,7 +77,7 @@ type clusterNode struct {
 	TalosNodeArgs
 
 	// fetch is an image that is the node's own, instead of Image.
-	fetch *proxmoxvm.Download
+	fetch *vmimage.Download
 	// hooks of the VM, and of its companions.
 	hooks      *pulumi.ResourceHookBinding
 	companions proxmoxvm.CompanionHooks
@@ -220,7 +221,7 @@ func newTalosNode(ctx *pulumi.Context, name string, args *clusterNode,
 	}
 
 	if args.configuration == nil {
-		proxmoxvm.WarnOnImageDrift(ctx, args.Node, args.description(), "With bootstrap: external, Talos is not upgraded by "+
+		vmimage.WarnOnImageDrift(ctx, args.Node, args.description(), "With bootstrap: external, Talos is not upgraded by "+
 			"that", node.VM)
 	} else if err := node.configure(ctx, args.configuration); err != nil {
 		return nil, err
@@ -334,12 +335,12 @@ func (node *TalosNode) fetch(ctx *pulumi.Context, args *clusterNode) (pulumi.Str
 		return args.Image, nil
 	}
 
-	schematic, err := proxmoxvm.NewSchematic(ctx, node.name+tokens.SchematicSuffix, args.fetch.File, pulumi.Parent(node))
+	schematic, err := vmimage.NewSchematic(ctx, node.name+tokens.SchematicSuffix, args.fetch.File, pulumi.Parent(node))
 	if err != nil {
 		return nil, err
 	}
 
-	return proxmoxvm.NewFile(ctx, node.name+tokens.ImageSuffix, node.node.Host, args.fetch, schematic, pulumi.Parent(node))
+	return vmimage.NewFile(ctx, node.name+tokens.ImageSuffix, node.node.Host, args.fetch, schematic, pulumi.Parent(node))
 }
 
 // configure applies a configuration to the node.

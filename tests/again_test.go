@@ -126,7 +126,7 @@ func TestMadeAgain(t *testing.T) {
 		assert.Len(t, calls(r, "/Bootstrap"), 4)
 		requireNoChange(t, r.Stack)
 
-		// Somebody resets it.
+		// An operator resets it.
 		outputs, err := r.Stack.Outputs(t.Context())
 		require.NoError(t, err)
 		wipe(t, r, outputs, "k3s-dev-control-1")

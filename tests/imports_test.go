@@ -141,8 +141,8 @@ func TestImports(t *testing.T) {
 			"components/proxmoxvm/", "components/spec", "components/upgradepath", "components/wait",
 		}, []string{"github.com/pulumi/", "net/http"}},
 		{"components/proxmoxvm", []string{
-			"components/hookutil", "components/plan", "components/proxmoxapi", "components/proxmoxvm/", "components/spec",
-			"components/talosimage", "components/tokens", "components/wait",
+			"components/hookutil", "components/plan", "components/proxmoxapi", "components/proxmoxvm",
+			"components/proxmoxvm/", "components/spec", "components/talosimage", "components/tokens", "components/wait",
 		}, []string{"net/http", "k8s.io/"}},
 		{"components/factoryapi", nil, []string{"github.com/", "k8s.io/"}},
 		{"components/preflight/checks", []string{

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/proxmoxvm/vmimage"
 )
 
 // checkImages checks that the ISO file of each node that is yet to be made is on the node's host.
@@ -48,7 +48,7 @@ func (c *checker) checkImages(ctx context.Context) error {
 		switch size, there := files[at][image.Volume]; {
 		case !there:
 			c.Problems.Add(path, "is not on host "+n.Host, image.Volume, "upload it there, or name one that is; case matters")
-		case size < proxmoxvm.SmallestImage:
+		case size < vmimage.SmallestImage:
 			c.Problems.Add(path, fmt.Sprintf("has %d bytes on host %s: that is not an image", size, n.Host), image.Volume,
 				"upload it again")
 		}

@@ -43,8 +43,8 @@ func (r *Report) HAMark(n plan.Node) int {
 	return r.facts.HAMarks[n.Name]
 }
 
-// LacksUserData says that a host is known to have had no such file of user data when the run began.
-func (r *Report) LacksUserData(host, volume string) bool {
+// UserDataMissing says that a host is known to have had no such file of user data when the run began.
+func (r *Report) UserDataMissing(host, volume string) bool {
 	if r == nil {
 		return false
 	}

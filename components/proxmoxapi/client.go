@@ -56,6 +56,15 @@ var (
 	ErrHostUnreachable = errors.New("cannot reach that host")
 )
 
+// IgnoreUnreachable is the error of a preview: without Proxmox VE nothing is known, which the preview has said.
+func IgnoreUnreachable(err error) error {
+	if errors.Is(err, ErrUnreachable) || errors.Is(err, ErrOffline) {
+		return nil
+	}
+
+	return err
+}
+
 // Client asks one Proxmox VE cluster.
 type Client struct {
 	endpoint, offline string

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
@@ -240,4 +241,30 @@ func AddressOf(ctx *pulumi.Context, n plan.Node, d *Discovery, machineVM *vm.Vir
 
 func noAddress() pulumi.StringPtrOutput {
 	return pulumi.String("").ToStringOutput().ApplyT(func(string) *string { return nil }).(pulumi.StringPtrOutput)
+}
+
+// AddressBook holds the addresses of nodes as they become known, for hooks that are about several of them.
+type AddressBook struct {
+	mu     sync.Mutex
+	byName map[string]string
+}
+
+// Set enters the address of a node.
+func (b *AddressBook) Set(name, address string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if b.byName == nil {
+		b.byName = map[string]string{}
+	}
+
+	b.byName[name] = address
+}
+
+// Get returns the address of a node; "" while it is not known.
+func (b *AddressBook) Get(name string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return b.byName[name]
 }

@@ -43,3 +43,15 @@ type Args struct {
 	// After names what must be done before the VM is created or changed.
 	After []pulumi.Resource
 }
+
+// CompanionHooks are the hooks of companions.
+type CompanionHooks struct {
+	// All companions have these; nil: none.
+	All *pulumi.ResourceHookBinding
+	// ApplyRules runs after the HA resource of a node was made or changed, where there are rules; nil: nothing does.
+	ApplyRules *pulumi.ResourceHook
+	// Mark of the HA resource of a node: another one has the rules applied again. nil: 0.
+	Mark func(n plan.Node) int
+	// HARules says that Proxmox VE has rules of high availability instead of groups.
+	HARules bool
+}

@@ -131,7 +131,7 @@ func TestLockedTemplate(t *testing.T) {
 
 		start := time.Now()
 		c := &Clones{
-			Timeout: 30 * time.Minute, Proxmox: &fakeProxmox{}, Progress: func(m string) { said = append(said, m) },
+			Timeout: 30 * time.Minute, Proxmox: &oneVM{}, Progress: func(m string) { said = append(said, m) },
 		}
 
 		tries := 0
@@ -146,18 +146,18 @@ func TestLockedTemplate(t *testing.T) {
 
 		assert.True(t, c.Failed(t.Context(), failed("b", "VM is locked (clone)")), "its time begins with its first lock")
 
-		c.Proxmox = &fakeProxmox{machine: &proxmoxapi.VM{ID: 501}}
+		c.Proxmox = &oneVM{machine: &proxmoxapi.VM{ID: 501}}
 		assert.False(t, c.Failed(t.Context(), failed("c", locked)), "something of the clone is there")
 
-		given := &fakeProxmox{}
+		given := &oneVM{}
 		c.Proxmox, c.Progress = given, func(string) { given.machine = &proxmoxapi.VM{ID: 501} }
 		assert.False(t, c.Failed(t.Context(), failed("h", locked)), "its VMID was given away meanwhile")
 
 		c.Progress = func(m string) { said = append(said, m) }
-		c.Proxmox = &fakeProxmox{err: proxmoxapi.ErrUnreachable}
+		c.Proxmox = &oneVM{err: proxmoxapi.ErrUnreachable}
 		assert.False(t, c.Failed(t.Context(), failed("d", locked)), "whether something is there is not known")
 
-		c.Proxmox = &fakeProxmox{}
+		c.Proxmox = &oneVM{}
 		assert.False(t, c.Failed(t.Context(), failed("e", "storage 'tank' does not exist")))
 
 		ctx, cancel := context.WithCancel(t.Context())

@@ -14,7 +14,6 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
-	"talos-proxmox/components/spec"
 )
 
 // New creates the VM of a node.
@@ -80,24 +79,6 @@ func New(ctx *pulumi.Context, name string, args *Args, opts ...pulumi.ResourceOp
 	return machineVM, nil
 }
 
-// WarnOnImageDrift warns of a node that was created from another image than the wanted one, and says what follows. The
-// description of the VM, which was written when it was created, names its image.
-func WarnOnImageDrift(ctx *pulumi.Context, n plan.Node, wanted, consequence string, machineVM *vm.VirtualMachine) {
-	machineVM.Description.ApplyT(func(then *string) error {
-		if then == nil || *then == "" {
-			return nil
-		}
-
-		before := spec.HideSecrets(vmidentity.Description(*then))
-		if before == wanted {
-			return nil
-		}
-
-		return ctx.Log.Warn(fmt.Sprintf("%s is %q; the configuration now says %q. %s",
-			n.Name, before, wanted, consequence), nil)
-	})
-}
-
 // ignoredChanges are the properties whose changes are not applied to an existing VM.
 func ignoredChanges(args *Args) []string {
 	n := args.Node
@@ -136,9 +117,6 @@ func creationOnly(n plan.Node) []string {
 
 	return paths
 }
-
-// templateOptions are those of the system disk of a clone, which are those of its template.
-var templateOptions = []string{"aio", "backup", "cache", "discard", "fileFormat", "iothread", "replicate", "ssd"}
 
 // readBackDifferently are the properties that the provider would show as changed in every preview.
 func readBackDifferently(n plan.Node) []string {

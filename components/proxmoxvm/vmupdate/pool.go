@@ -1,4 +1,4 @@
-package proxmoxvm
+package vmupdate
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // RestorePool puts a VM back into its resource pool. The provider moves a VM where the configuration names another
 // pool, and never reads which one the VM is in.
-func (u UpdateHooks) RestorePool(ctx context.Context, n plan.Node, args *pulumi.ResourceHookArgs) error {
+func (u Hooks) RestorePool(ctx context.Context, n plan.Node, args *pulumi.ResourceHookArgs) error {
 	if n.ResourcePool == "" || hookutil.String(args.OldInputs, "poolId") != n.ResourcePool {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package proxmoxvm
+package vmupdate
 
 import (
 	"testing"
@@ -55,7 +55,7 @@ func TestFirmwareKept(t *testing.T) {
 			}
 
 			err := pulumi.RunErr(func(ctx *pulumi.Context) error {
-				u := UpdateHooks{Program: ctx, Plan: p, Nodes: map[string]plan.Node{"vm": n}}
+				u := Hooks{Program: ctx, Plan: p, Nodes: map[string]plan.Node{"vm": n}}
 
 				return u.ApplyOnline(t.Context(), args)
 			}, pulumi.WithMocks("p", "s", noResources{}), func(i *pulumi.RunInfo) { i.DryRun = true })

@@ -1,4 +1,5 @@
-package proxmoxvm
+// Package vmupdate does, before a VM is updated, what the provider does not, or not well.
+package vmupdate
 
 import (
 	"sync"
@@ -6,16 +7,17 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/wait"
 )
 
-// UpdateHooks do, before a VM is updated, what the provider does not, or not well. Each thing is done only to a VM that
+// Hooks do, before a VM is updated, what the provider does not, or not well. Each thing is done only to a VM that
 // has shown its UUID immediately before. They run in previews, too, and say there what they would do.
-type UpdateHooks struct {
+type Hooks struct {
 	Program    *pulumi.Context
 	Plan       *plan.Plan
-	Proxmox    Proxmox
+	Proxmox    proxmoxvm.Proxmox
 	Identities *vmidentity.Identities
 	Progress   wait.Reporter
 	// Nodes of the plan, by the name of their VM.

@@ -1,4 +1,4 @@
-package proxmoxvm
+package vmupdate
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 // KeepCPUUnits gives a VM the weight that the plan states after an update, too, or that it had before: with other
 // processors, the provider writes the weight that it knows from the state.
-func (u UpdateHooks) KeepCPUUnits(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+func (u Hooks) KeepCPUUnits(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	n := u.Nodes[args.Name]
 	if weight, noted := u.Weights.Load(n.VMID); noted {
 		n.CPUUnits, _ = weight.(int)
@@ -21,7 +21,7 @@ func (u UpdateHooks) KeepCPUUnits(ctx context.Context, args *pulumi.ResourceHook
 }
 
 // noteCPUUnits notes the weight that a VM has before an update that changes its processors, where the plan states none.
-func (u UpdateHooks) noteCPUUnits(ctx context.Context, n plan.Node, args *pulumi.ResourceHookArgs) error {
+func (u Hooks) noteCPUUnits(ctx context.Context, n plan.Node, args *pulumi.ResourceHookArgs) error {
 	if n.CPUUnits != 0 || u.Program.DryRun() || args.OldInputs["cpu"].DeepEquals(args.NewInputs["cpu"]) {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (u UpdateHooks) noteCPUUnits(ctx context.Context, n plan.Node, args *pulumi
 }
 
 // ApplyCPUUnits gives a VM the weight that the plan states, while it runs: the provider would restart it.
-func (u UpdateHooks) ApplyCPUUnits(ctx context.Context, n plan.Node) error {
+func (u Hooks) ApplyCPUUnits(ctx context.Context, n plan.Node) error {
 	if n.CPUUnits == 0 {
 		return nil
 	}

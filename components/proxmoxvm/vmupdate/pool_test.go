@@ -1,4 +1,4 @@
-package proxmoxvm
+package vmupdate
 
 import (
 	"context"

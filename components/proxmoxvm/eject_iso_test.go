@@ -11,7 +11,7 @@ import (
 )
 
 func TestEjectISO(t *testing.T) {
-	s := &fakeProxmox{machine: &proxmoxapi.VM{ID: 401, Name: "c-control-1", Host: "pve2"}}
+	s := &oneVM{machine: &proxmoxapi.VM{ID: 401, Name: "c-control-1", Host: "pve2"}}
 
 	require.NoError(t, EjectISO(t.Context(), s, plan.Node{Name: "c-control-1", VMID: 401, CDROM: "ide2"}))
 	assert.Equal(t, []string{"c-control-1 ide2"}, s.ejected)

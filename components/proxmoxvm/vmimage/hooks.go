@@ -1,12 +1,10 @@
-package proxmoxvm
+package vmimage
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -16,15 +14,16 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/talosimage"
 	"talos-proxmox/components/wait"
 )
 
-// ImageHooks check an image before and after it is downloaded and after it is deleted, and keep one that is still
+// Hooks check an image before and after it is downloaded and after it is deleted, and keep one that is still
 // wanted.
-type ImageHooks struct {
-	Proxmox    Proxmox
+type Hooks struct {
+	Proxmox    proxmoxvm.Proxmox
 	Identities *vmidentity.Identities
 	Plan       *plan.Plan
 	Progress   wait.Reporter
@@ -32,8 +31,8 @@ type ImageHooks struct {
 	DryRun bool
 	// Destroying says that the run destroys the cluster: no image is wanted any more.
 	Destroying bool
-	// LacksUserData says that a host was seen without a file of user data when the run began; nil: no host was asked.
-	LacksUserData func(host, volume string) bool
+	// UserDataMissing says that a host was seen without a file of user data when the run began; nil: no host was asked.
+	UserDataMissing func(host, volume string) bool
 }
 
 // CheckDownload is a hook that runs before a download, and in previews. It asks the host what the URL holds. A server
@@ -41,14 +40,14 @@ type ImageHooks struct {
 //
 // An image that is there under the name, left by an earlier deployment or to be replaced, is deleted. Proxmox VE
 // downloads nothing over a file, and the provider would begin the download before its own deletion has ended.
-func (h ImageHooks) CheckDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+func (h Hooks) CheckDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	if h.DryRun {
 		_, err := h.leftover(ctx, args)
 		if err == nil {
 			err = h.previewDownload(ctx, args)
 		}
 
-		return previewed(err)
+		return proxmoxapi.IgnoreUnreachable(err)
 	}
 
 	if err := h.checkDownload(ctx, args); err != nil {
@@ -66,18 +65,9 @@ func (h ImageHooks) CheckDownload(ctx context.Context, args *pulumi.ResourceHook
 	return h.Proxmox.DeleteFile(ctx, host, left)
 }
 
-// previewed is the error of a preview. Without Proxmox VE nothing is known, which the preview has said.
-func previewed(err error) error {
-	if errors.Is(err, proxmoxapi.ErrUnreachable) || errors.Is(err, proxmoxapi.ErrOffline) {
-		return nil
-	}
-
-	return err
-}
-
 // CheckUnused is a hook that runs before an image is deleted, and in previews. It keeps an image that is in a drive of
 // a VM that is not this stack's: without the file, that VM would not start.
-func (h ImageHooks) CheckUnused(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+func (h Hooks) CheckUnused(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	ctx = hookutil.Deleting(ctx)
 	host, volume := hookutil.String(args.OldInputs, "nodeName"), downloaded(args.OldInputs)
 
@@ -97,7 +87,7 @@ func (h ImageHooks) CheckUnused(ctx context.Context, args *pulumi.ResourceHookAr
 	return h.deleted(h.checkImageUnused(ctx, host, volume))
 }
 
-func (h ImageHooks) checkImageUnused(ctx context.Context, host, volume string) error {
+func (h Hooks) checkImageUnused(ctx context.Context, host, volume string) error {
 	return h.checkUnused(ctx, host, volume, "", func(v proxmoxapi.VM, config proxmoxapi.VMConfig) error {
 		for _, drive := range slices.Sorted(maps.Keys(config.CDROMs)) {
 			if config.CDROMs[drive] == volume {
@@ -113,83 +103,10 @@ func (h ImageHooks) checkImageUnused(ctx context.Context, host, volume string) e
 	})
 }
 
-// CheckUserDataUnused is a hook that runs before the user data of a node are deleted, and in previews. It keeps a file
-// that a VM reads which is not this stack's: a node of the same name in another cluster has a file of the same name.
-func (h ImageHooks) CheckUserDataUnused(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	volume := userDataVolume(args)
-	host := hookutil.String(args.OldInputs, "nodeName")
-
-	// The file is called after its node. VMs of other names are not asked for: their hosts may be down.
-	node := strings.TrimSuffix(path.Base(volume), ".yaml")
-
-	return h.deleted(h.checkUnused(hookutil.Deleting(ctx), host, volume, node, func(
-		v proxmoxapi.VM, config proxmoxapi.VMConfig,
-	) error {
-		if !slices.Contains(slices.Collect(maps.Values(proxmoxapi.Properties(config.UserData))), volume) {
-			return nil
-		}
-
-		own := fmt.Sprintf("%s-%d.yaml", strings.TrimSuffix(volume, ".yaml"), v.ID)
-
-		return fmt.Errorf("user data %s are to be deleted, and VM %d (%s) on host %s reads them, which is not in this "+
-			"stack: that VM would not start without them. Give it a copy ('cp $(pvesm path %s) $(pvesm path %s)', then "+
-			"'qm set %d --cicustom %s' on that host), then run the command again", volume, v.ID,
-			cmp.Or(config.Settings["name"], v.Name), v.Host, volume, own, v.ID,
-			strings.ReplaceAll(config.UserData, volume, own))
-	}))
-}
-
-// userDataVolume is the volume of the user data of a node, which is their ID, too: of an imported file, the inputs do
-// not have its name.
-func userDataVolume(args *pulumi.ResourceHookArgs) string {
-	raw := hookutil.Unwrap(args.OldInputs["sourceRaw"])
-	if !raw.IsObject() {
-		return string(args.ID)
-	}
-
-	return hookutil.String(args.OldInputs, "datastoreId") + ":snippets/" +
-		hookutil.String(raw.ObjectValue(), "fileName")
-}
-
-// CheckUserDataFree is a hook that runs before the user data of a node are written, which would replace a file of the
-// same name. One that was not there when the run began is another stack's, whose node has not started yet: it would
-// start with our keys. One that was there is what preflight has looked at.
-func (h ImageHooks) CheckUserDataFree(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	// The provider does not wait for the deletion of the file before.
-	if err := h.AwaitDeletions(ctx, args); err != nil {
-		return err
-	}
-
-	host, datastore := hookutil.String(args.NewInputs, "nodeName"), hookutil.String(args.NewInputs, "datastoreId")
-
-	raw := hookutil.Unwrap(args.NewInputs["sourceRaw"])
-	if !raw.IsObject() || h.LacksUserData == nil {
-		return nil
-	}
-
-	volume := datastore + ":snippets/" + hookutil.String(raw.ObjectValue(), "fileName")
-	if !h.LacksUserData(host, volume) {
-		return nil
-	}
-
-	files, err := h.Proxmox.Snippets(ctx, host, datastore)
-	if err != nil {
-		return fmt.Errorf("it is not known whether user data %s are on host %s already: %w", volume, host, err)
-	}
-
-	if _, there := files[volume]; there {
-		return fmt.Errorf("user data %s were written to host %s since this run began: another stack creates a node of the "+
-			"same name now. Nothing was replaced. Choose names that no other cluster has (pools.<pool>.names); or, if no "+
-			"other stack has such a node, run 'pulumi up' again", volume, host)
-	}
-
-	return nil
-}
-
 // deleted is the error of a hook that runs before a deletion.
-func (h ImageHooks) deleted(err error) error {
+func (h Hooks) deleted(err error) error {
 	if h.DryRun {
-		return previewed(err)
+		return proxmoxapi.IgnoreUnreachable(err)
 	}
 
 	return err
@@ -197,7 +114,7 @@ func (h ImageHooks) deleted(err error) error {
 
 // checkUnused refuses to delete a file of a host that a VM uses which is not this stack's. name is that of the VMs to
 // ask for; empty: all.
-func (h ImageHooks) checkUnused(ctx context.Context, host, volume, name string,
+func (h Hooks) checkUnused(ctx context.Context, host, volume, name string,
 	uses func(proxmoxapi.VM, proxmoxapi.VMConfig) error,
 ) error {
 	shared, err := h.Proxmox.SharedStores(ctx)
@@ -208,51 +125,16 @@ func (h ImageHooks) checkUnused(ctx context.Context, host, volume, name string,
 	datastore, _, _ := strings.Cut(volume, ":")
 
 	// A VM whose name the cluster has not learned yet, or has forgotten, may have any.
-	return checkOthers(ctx, h.Proxmox, h.Identities, volume, func(v proxmoxapi.VM) bool {
+	may := func(v proxmoxapi.VM) bool {
 		return (v.Host == host || shared[datastore]) && (name == "" || v.Name == "" || v.Name == name)
-	}, uses)
-}
-
-// checkOthers looks at the configuration of each VM that is not this stack's and may use a thing that is to be deleted.
-func checkOthers(ctx context.Context, proxmox Proxmox, identities *vmidentity.Identities, thing string,
-	may func(proxmoxapi.VM) bool, uses func(proxmoxapi.VM, proxmoxapi.VMConfig) error,
-) error {
-	all, err := proxmox.VMs(ctx)
-	if err != nil {
-		return err
 	}
 
-	for _, v := range all {
-		if v.Container || !may(v) {
-			continue
-		}
-
-		ours, err := identities.InStack(ctx, v)
-		if err != nil {
-			return err
-		}
-
-		if ours {
-			continue
-		}
-
-		config, err := proxmox.Config(ctx, v)
-		if err != nil {
-			return fmt.Errorf("%s is to be deleted, and it is not known whether VM %d (%s) on host %s uses it: %w", thing,
-				v.ID, v.Name, v.Host, err)
-		}
-
-		if err := uses(v, config); err != nil {
-			return err
-		}
-	}
-
-	return nil
+	return h.Identities.CheckOthers(ctx, volume, may, uses)
 }
 
 // leftover is the image that is on the host already under the name of a download; empty when there is none, or Proxmox
 // VE takes it as it is, by its checksum. It is an error when the credentials may not delete it.
-func (h ImageHooks) leftover(ctx context.Context, args *pulumi.ResourceHookArgs) (string, error) {
+func (h Hooks) leftover(ctx context.Context, args *pulumi.ResourceHookArgs) (string, error) {
 	host, datastore := hookutil.String(args.NewInputs, "nodeName"), hookutil.String(args.NewInputs, "datastoreId")
 	volume := downloaded(args.NewInputs)
 
@@ -291,7 +173,7 @@ func (h ImageHooks) leftover(ctx context.Context, args *pulumi.ResourceHookArgs)
 		"Datastore.Allocate', with the name of the role", volume, host, datastore, volume)
 }
 
-func (h ImageHooks) checkDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+func (h Hooks) checkDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	host, url := hookutil.String(args.NewInputs, "nodeName"), hookutil.String(args.NewInputs, "url")
 
 	size, err := h.Proxmox.URLSize(ctx, host, url)
@@ -309,7 +191,7 @@ func (h ImageHooks) checkDownload(ctx context.Context, args *pulumi.ResourceHook
 
 // previewDownload is checkDownload in a preview: an image of the factory may be of a schematic that it does not know
 // yet.
-func (h ImageHooks) previewDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+func (h Hooks) previewDownload(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	url := hookutil.String(args.NewInputs, "url")
 	if url == "" || slices.ContainsFunc(h.Plan.Pools, func(p plan.PlannedPool) bool {
 		return p.Image.FactoryURL != "" && strings.HasPrefix(url, p.Image.FactoryURL+"/")
@@ -321,7 +203,7 @@ func (h ImageHooks) previewDownload(ctx context.Context, args *pulumi.ResourceHo
 }
 
 // remedy names the key that states a URL; empty when none does.
-func (h ImageHooks) remedy(url string) string {
+func (h Hooks) remedy(url string) string {
 	for _, p := range h.Plan.Pools {
 		if p.Image.URL == url {
 			return "; correct " + p.Image.Path + ".url, or let the host reach it"
@@ -333,7 +215,7 @@ func (h ImageHooks) remedy(url string) string {
 
 // CheckImage is a hook that runs before a VM is created, and checks the image that it boots: a download may be
 // incomplete.
-func (h ImageHooks) CheckImage(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+func (h Hooks) CheckImage(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	host, volume := hookutil.String(args.NewInputs, "nodeName"), bootVolume(args.NewInputs)
 	if volume == "" {
 		return nil
@@ -343,7 +225,7 @@ func (h ImageHooks) CheckImage(ctx context.Context, args *pulumi.ResourceHookArg
 }
 
 // CheckDownloaded is a hook that runs after a host has downloaded an image: it may be for nodes that come later.
-func (h ImageHooks) CheckDownloaded(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+func (h Hooks) CheckDownloaded(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	return h.checkVolume(ctx, hookutil.String(args.NewInputs, "nodeName"), downloaded(args.NewInputs))
 }
 
@@ -353,7 +235,7 @@ func downloaded(inputs resource.PropertyMap) string {
 }
 
 // find looks for a volume on a host, and returns its size in bytes.
-func (h ImageHooks) find(ctx context.Context, host, volume string) (size int64, there bool, err error) {
+func (h Hooks) find(ctx context.Context, host, volume string) (size int64, there bool, err error) {
 	datastore, _, _ := strings.Cut(volume, ":")
 	files, err := h.Proxmox.Files(ctx, host, datastore)
 	size, there = files[volume]
@@ -361,7 +243,7 @@ func (h ImageHooks) find(ctx context.Context, host, volume string) (size int64, 
 	return size, there, err
 }
 
-func (h ImageHooks) checkVolume(ctx context.Context, host, volume string) error {
+func (h Hooks) checkVolume(ctx context.Context, host, volume string) error {
 	switch size, there, err := h.find(ctx, host, volume); {
 	case err != nil:
 		return err
@@ -378,7 +260,7 @@ func (h ImageHooks) checkVolume(ctx context.Context, host, volume string) error 
 // RestoreImage is a hook that runs after an image was deleted, and has its host download one again that nodes boot
 // from. A change that failed leaves the image that it replaced to the next update, which deletes it at its end. Where
 // that update takes the change back, it has downloaded that very file again before.
-func (h ImageHooks) RestoreImage(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+func (h Hooks) RestoreImage(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	if h.Destroying {
 		return nil
 	}
@@ -424,13 +306,13 @@ func (h ImageHooks) RestoreImage(ctx context.Context, args *pulumi.ResourceHookA
 
 // AwaitDeletions is a hook that runs before a file takes the place of one that was deleted right before: the provider
 // does not wait for that deletion, which could take the new file away.
-func (h ImageHooks) AwaitDeletions(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+func (h Hooks) AwaitDeletions(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	return h.Proxmox.AwaitDeletions(ctx, hookutil.String(args.NewInputs, "nodeName"),
 		hookutil.String(args.NewInputs, "datastoreId"))
 }
 
 // wanted is the image of the plan that has a name; nil when there is none.
-func (h ImageHooks) wanted(name string) (*talosimage.BootFile, error) {
+func (h Hooks) wanted(name string) (*talosimage.BootFile, error) {
 	for _, p := range h.Plan.Pools {
 		for _, n := range p.Nodes {
 			file, err := talosimage.Boot(h.Plan, p.Image, n)
@@ -455,7 +337,7 @@ func bootVolume(inputs resource.PropertyMap) string {
 		}
 	}
 
-	if all := Disks(inputs); len(all) > 0 {
+	if all := proxmoxvm.Disks(inputs); len(all) > 0 {
 		return hookutil.String(all[0], "fileId")
 	}
 

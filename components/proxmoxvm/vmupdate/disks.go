@@ -1,4 +1,4 @@
-package proxmoxvm
+package vmupdate
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/spec"
 )
 
@@ -23,9 +24,9 @@ func CheckDisksKept(p *plan.Plan, args *pulumi.ResourceHookArgs) error {
 
 	remedy := remake(p, hookutil.String(args.NewInputs, "name"), "without it")
 
-	for i, disk := range Disks(args.OldInputs) {
+	for i, disk := range proxmoxvm.Disks(args.OldInputs) {
 		at := hookutil.String(disk, "interface")
-		if at == "" || slices.ContainsFunc(Disks(args.NewInputs),
+		if at == "" || slices.ContainsFunc(proxmoxvm.Disks(args.NewInputs),
 			func(d resource.PropertyMap) bool { return hookutil.String(d, "interface") == at }) {
 			continue
 		}
@@ -63,7 +64,7 @@ func remake(p *plan.Plan, node, shape string) string {
 // CheckDisksNotSmaller refuses, in previews too, a change that makes a disk smaller than it is: the provider would
 // write the whole configuration of the VM, and fail at the disk. A disk that was made larger by hand is no such change,
 // as long as the state has the size that the configuration asks for.
-func (u UpdateHooks) CheckDisksNotSmaller(ctx context.Context, n plan.Node, args *pulumi.ResourceHookArgs) error {
+func (u Hooks) CheckDisksNotSmaller(ctx context.Context, n plan.Node, args *pulumi.ResourceHookArgs) error {
 	changed := slices.DeleteFunc(slices.Clone(n.Disks), func(d plan.Disk) bool {
 		before := cmp.Or(diskSize(args.OldOutputs, d.Interface), diskSize(args.OldInputs, d.Interface))
 
@@ -105,7 +106,7 @@ func (u UpdateHooks) CheckDisksNotSmaller(ctx context.Context, n plan.Node, args
 }
 
 // inUpdates is an error of Proxmox VE in updates. A preview has said that it cannot be reached.
-func (u UpdateHooks) inUpdates(err error) error {
+func (u Hooks) inUpdates(err error) error {
 	if u.Program.DryRun() {
 		return nil
 	}
@@ -115,7 +116,7 @@ func (u UpdateHooks) inUpdates(err error) error {
 
 // diskSize is the size of a disk in GiB, as the inputs or outputs of a VM have it; 0 when they do not.
 func diskSize(values resource.PropertyMap, at string) int {
-	for _, disk := range Disks(values) {
+	for _, disk := range proxmoxvm.Disks(values) {
 		if hookutil.String(disk, "interface") == at {
 			return int(hookutil.Number(disk, "size"))
 		}
@@ -126,7 +127,7 @@ func diskSize(values resource.PropertyMap, at string) int {
 
 // GrowDisks makes the disks of a VM as large as the plan says, while it runs: the provider would write all options of
 // its disks, restart it for that, and lose the size on the way.
-func (u UpdateHooks) GrowDisks(ctx context.Context, n plan.Node) error {
+func (u Hooks) GrowDisks(ctx context.Context, n plan.Node) error {
 	v, there, err := u.Proxmox.Find(ctx, n.VMID)
 	if err != nil || !there {
 		return err

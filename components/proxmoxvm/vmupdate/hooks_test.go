@@ -1,4 +1,4 @@
-package proxmoxvm
+package vmupdate
 
 import (
 	"cmp"
@@ -13,12 +13,13 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 )
 
 // growingDisks is a Proxmox VE whose disks grow.
 type growingDisks struct {
-	Proxmox
+	proxmoxvm.Proxmox
 
 	settings map[string]string
 	grown    []string
@@ -59,11 +60,11 @@ func (v *growingDisks) Resize(_ context.Context, _ proxmoxapi.VM, disk string, _
 type noResources struct{ pulumi.MockResourceMonitor }
 
 // updatesOf are the hooks of a plan whose state has the VM of a node.
-func updatesOf(ctx *pulumi.Context, p *plan.Plan, proxmox Proxmox, n plan.Node) UpdateHooks {
+func updatesOf(ctx *pulumi.Context, p *plan.Plan, proxmox proxmoxvm.Proxmox, n plan.Node) Hooks {
 	identities := vmidentity.NewIdentities(ctx, p, proxmox, nil)
 	identities.Record(vmidentity.Machine{VMID: n.VMID, Name: n.Name, UUID: grownUUID, Tags: vmidentity.OwnerTags(p)})
 
-	return UpdateHooks{
+	return Hooks{
 		Program: ctx, Plan: p, Proxmox: proxmox, Identities: identities, Progress: func(string) {}, Weights: &sync.Map{},
 	}
 }

@@ -6,81 +6,48 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/hardware/mapping"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/hookutil"
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
+	"talos-proxmox/components/tokens"
 	"talos-proxmox/components/wait"
 )
 
-// CheckDeleted is a hook that runs after an image was deleted. A host deletes a file in a task, whose end the provider
-// does not look at, and the image has left the state by then. A file that is still there is deleted again.
-func (h ImageHooks) CheckDeleted(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	// RestoreImage has nodes of the plan find their image, which the failed deletion has left.
-	file, err := h.wanted(hookutil.String(args.OldInputs, "fileName"))
-	if err != nil || file != nil && !h.Destroying {
-		return err
+// NewMapping makes the resource mapping of one GPU. Proxmox VE compares what it says of the device each time that the
+// VM starts: another card in the same slot is not passed by mistake.
+func NewMapping(ctx *pulumi.Context, name string, n plan.Node, known *proxmoxapi.PCIDevice,
+	opts ...pulumi.ResourceOption,
+) (pulumi.StringInput, error) {
+	device := mapping.PciMapTypeArgs{Node: pulumi.String(n.Host), Path: pulumi.String(n.GPU.BDF)}
+
+	if known != nil {
+		device.Id = pulumi.String(known.ID)
+		if known.SubsystemID != "" {
+			device.SubsystemId = pulumi.String(known.SubsystemID)
+		}
+
+		if known.IOMMUGroup >= 0 {
+			device.IommuGroup = pulumi.Int(known.IOMMUGroup)
+		}
+	} else {
+		opts = append(opts, pulumi.IgnoreChanges([]string{"maps"}))
+		device.Id = pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) string { return "" }).(pulumi.StringOutput)
 	}
 
-	return h.checkDeleted(hookutil.Deleting(ctx), hookutil.String(args.OldInputs, "nodeName"),
-		hookutil.String(args.OldInputs, "datastoreId"), downloaded(args.OldInputs), h.Proxmox.Files,
-		func() error { return h.CheckUnused(ctx, args) })
-}
-
-// CheckUserDataDeleted is CheckDeleted for the user data of a node, which hold keys of the cluster.
-func (h ImageHooks) CheckUserDataDeleted(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	return h.checkDeleted(hookutil.Deleting(ctx), hookutil.String(args.OldInputs, "nodeName"),
-		hookutil.String(args.OldInputs, "datastoreId"), userDataVolume(args), h.Proxmox.Snippets,
-		func() error { return h.CheckUserDataUnused(ctx, args) })
-}
-
-func (h ImageHooks) checkDeleted(ctx context.Context, host, datastore, volume string,
-	list func(ctx context.Context, host, datastore string) (map[string]int64, error), checkUnused func() error,
-) error {
-	remains := func() (bool, error) {
-		files, err := list(ctx, host, datastore)
-		_, there := files[volume]
-
-		return there, err
-	}
-
-	var there bool
-
-	err := h.Proxmox.AwaitDeletions(ctx, host, datastore)
-	if err == nil {
-		there, err = remains()
-	}
-
+	m, err := mapping.NewPci(ctx, name+tokens.GPUSuffix, &mapping.PciArgs{
+		Name: pulumi.String(plan.MappingName(name)), Comment: pulumi.String("GPU of " + n.Name),
+		Maps: mapping.PciMapTypeArray{device},
+	}, opts...)
 	if err != nil {
-		return fmt.Errorf("%s is no longer in the state, and host %s does not report whether it was deleted: %w. Run "+
-			"'pvesm free %s' on that host, which deletes it if it is still there, then run the same command again",
-			volume, host, err, volume)
+		return nil, err
 	}
 
-	if !there {
-		return nil
-	}
-
-	// A VM of others may use a file of this name since the first deletion.
-	if err := checkUnused(); err != nil {
-		return fmt.Errorf("%s is no longer in the state, and is not deleted again: %w", volume, err)
-	}
-
-	h.Progress(fmt.Sprintf("host %s failed to delete %s: it is deleted again", host, volume))
-
-	if err = h.Proxmox.DeleteFile(ctx, host, volume); err == nil {
-		return nil
-	}
-
-	// The answer may be what was lost, and not the request.
-	if there, unread := remains(); unread == nil && !there {
-		return nil
-	}
-
-	return fmt.Errorf("%s is no longer in the state, and host %s failed to delete it: %w. Run 'pvesm free %s' on that "+
-		"host, then run the same command again", volume, host, err, volume)
+	return m.Name, nil
 }
 
 // MappingHooks check what becomes of the resource mappings of GPUs.
@@ -99,7 +66,7 @@ func (h MappingHooks) CheckUnused(ctx context.Context, args *pulumi.ResourceHook
 
 	err := h.checkUnused(ctx, name)
 	if h.DryRun {
-		return previewed(err)
+		return proxmoxapi.IgnoreUnreachable(err)
 	}
 
 	return err
@@ -113,7 +80,7 @@ func (h MappingHooks) checkUnused(ctx context.Context, name string) error {
 
 	thing := "resource mapping " + name
 
-	return checkOthers(ctx, h.Proxmox, h.Identities, thing, func(v proxmoxapi.VM) bool {
+	return h.Identities.CheckOthers(ctx, thing, func(v proxmoxapi.VM) bool {
 		return slices.ContainsFunc(all[name], func(d proxmoxapi.Mapped) bool { return d.Host == v.Host })
 	}, func(v proxmoxapi.VM, config proxmoxapi.VMConfig) error {
 		for _, device := range config.Devices {

@@ -1,4 +1,4 @@
-package proxmoxvm
+package vmimage
 
 import (
 	"context"
@@ -9,11 +9,12 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm"
 )
 
 // fakeProxmox is a Proxmox VE with files, an offer and one machine.
 type fakeProxmox struct {
-	Proxmox
+	proxmoxvm.Proxmox
 
 	files   map[string]int64
 	offered int64
@@ -26,7 +27,6 @@ type fakeProxmox struct {
 	shared  map[string]bool
 	// unreadable is what asking for the settings of a VM fails with.
 	unreadable error
-	ejected    []string
 	// fetched are the downloads asked for; refused is what they fail with.
 	fetched []proxmoxapi.Download
 	refused error
@@ -35,7 +35,6 @@ type fakeProxmox struct {
 	// undeleted is what deletions fail with; lost says that they are carried out all the same.
 	undeleted error
 	lost      bool
-	mappings  map[string][]proxmoxapi.Mapped
 }
 
 func (s *fakeProxmox) Files(_ context.Context, host, datastore string) (map[string]int64, error) {
@@ -59,16 +58,6 @@ func (s *fakeProxmox) DeleteFile(_ context.Context, _, volume string) error {
 
 func (s *fakeProxmox) Snippets(ctx context.Context, host, datastore string) (map[string]int64, error) {
 	return s.Files(ctx, host, datastore)
-}
-
-func (s *fakeProxmox) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) {
-	return s.mappings, s.err
-}
-
-func (s *fakeProxmox) DeleteMapping(_ context.Context, name string) error {
-	s.deleted = append(s.deleted, name)
-
-	return s.undeleted
 }
 
 func (s *fakeProxmox) AwaitDeletions(_ context.Context, host, datastore string) error {
@@ -115,12 +104,6 @@ func (s *fakeProxmox) Find(_ context.Context, vmid int) (proxmoxapi.VM, bool, er
 	}
 
 	return *s.machine, true, nil
-}
-
-func (s *fakeProxmox) Eject(_ context.Context, vm proxmoxapi.VM, drive string) error {
-	s.ejected = append(s.ejected, vm.Name+" "+drive)
-
-	return nil
 }
 
 func inputs(values map[string]any) *pulumi.ResourceHookArgs {

@@ -1,4 +1,4 @@
-package proxmoxvm
+package vmimage
 
 import (
 	"errors"
@@ -65,7 +65,7 @@ func TestCheckDownload(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &plan.Plan{}
-			h := ImageHooks{
+			h := Hooks{
 				Proxmox: &c.store, Plan: p, Progress: func(string) {}, Identities: vmidentity.NewIdentities(nil, p, &c.store, nil),
 			}
 
@@ -106,7 +106,7 @@ func TestCheckImage(t *testing.T) {
 			"is not an image. Delete it there ('pvesm free local:iso/x.img'), and run 'pulumi up --refresh'"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := ImageHooks{Proxmox: &fakeProxmox{files: c.size}}.CheckImage(t.Context(), c.args)
+			err := Hooks{Proxmox: &fakeProxmox{files: c.size}}.CheckImage(t.Context(), c.args)
 			if c.want == "" {
 				assert.NoError(t, err)
 			} else {
@@ -116,7 +116,7 @@ func TestCheckImage(t *testing.T) {
 	}
 
 	downloaded := inputs(map[string]any{"nodeName": "pve", "datastoreId": "local", "fileName": "x.iso"})
-	h := ImageHooks{Proxmox: &fakeProxmox{files: map[string]int64{"local:iso/x.iso": 22}}}
+	h := Hooks{Proxmox: &fakeProxmox{files: map[string]int64{"local:iso/x.iso": 22}}}
 	assert.ErrorContains(t, h.CheckDownloaded(t.Context(), downloaded), "image local:iso/x.iso on host pve has 22 bytes")
 }
 
@@ -161,7 +161,7 @@ func TestCheckUnused(t *testing.T) {
 				offered: 112 << 20, files: map[string]int64{"local:iso/x.iso": 112 << 20},
 				held: proxmoxapi.Permissions{"/": {"Datastore.Allocate": true, "VM.Audit": true}},
 			}
-			h := ImageHooks{
+			h := Hooks{
 				Proxmox: store, Plan: p, Progress: func(string) {}, Identities: vmidentity.NewIdentities(nil, p, store, nil),
 			}
 
@@ -185,7 +185,7 @@ func TestCheckUnused(t *testing.T) {
 
 // TestCheckUnusedUnseen: an ISO file stays where the credentials do not show who has it in a drive.
 func TestCheckUnusedUnseen(t *testing.T) {
-	h := ImageHooks{Proxmox: &fakeProxmox{held: proxmoxapi.Permissions{"/pool/talos": {"VM.Audit": true}}}}
+	h := Hooks{Proxmox: &fakeProxmox{held: proxmoxapi.Permissions{"/pool/talos": {"VM.Audit": true}}}}
 
 	assert.EqualError(t, h.CheckUnused(t.Context(), deletion(map[string]any{
 		"nodeName": "pve", "datastoreId": "local", "fileName": "x.iso",
@@ -243,7 +243,7 @@ func TestRestoreImage(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			hooks := ImageHooks{Proxmox: &c.store, Plan: p, Progress: func(string) {}, Destroying: c.destroys}
+			hooks := Hooks{Proxmox: &c.store, Plan: p, Progress: func(string) {}, Destroying: c.destroys}
 			err := hooks.RestoreImage(t.Context(), &pulumi.ResourceHookArgs{
 				OldInputs: inputs(map[string]any{"nodeName": "pve", "datastoreId": c.datastore, "fileName": c.deleted}).NewInputs,
 			})
@@ -280,7 +280,7 @@ func TestCheckUserDataUnused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := &fakeProxmox{vms: []proxmoxapi.VM{c.vm}, config: c.config}
-			h := ImageHooks{Proxmox: store, Plan: p, Identities: vmidentity.NewIdentities(nil, p, store, nil)}
+			h := Hooks{Proxmox: store, Plan: p, Identities: vmidentity.NewIdentities(nil, p, store, nil)}
 
 			err := h.CheckUserDataUnused(t.Context(), &pulumi.ResourceHookArgs{
 				URN: "urn:x",

@@ -1,4 +1,4 @@
-package proxmoxvm
+package vmupdate
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 // ApplyOnline refuses what would take a disk away, make one smaller or change the firmware, makes disks larger, sets
 // the CPU weight, and restores the resource pool.
-func (u UpdateHooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookArgs) error {
+func (u Hooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	n, there := u.Nodes[args.Name]
 	if !there {
 		return fmt.Errorf("%s is the VM of no node of the plan", args.Name)

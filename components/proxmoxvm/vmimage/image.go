@@ -1,4 +1,5 @@
-package proxmoxvm
+// Package vmimage is what VMs boot from, and the user data that they read: files that hosts download or are sent.
+package vmimage
 
 import (
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/download"

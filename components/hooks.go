@@ -299,3 +299,6 @@ func nodesBy(p *plan.Plan, cluster, suffix string) map[string]plan.Node {
 
 	return nodes
 }
+
+// Proxmox is what hooks ask of Proxmox VE, in addition to what the provider does; *proxmoxapi.Client implements it.
+type Proxmox = vmrestart.Proxmox

@@ -7,6 +7,8 @@ import (
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/kubeapi"
+	"talos-proxmox/components/plan"
+	"talos-proxmox/components/preflight"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/k3s"
 	"talos-proxmox/components/rollout/vmrestart"
@@ -89,4 +91,43 @@ func (h *k3sHooks) learnVersion(node *K3sNode) {
 
 		return nil
 	})
+}
+
+// K3sProxmox is Proxmox for nodes with K3s, which are reached through their guest agents; *proxmoxapi.Client implements
+// it.
+type K3sProxmox interface {
+	Proxmox
+	k3s.Proxmox
+}
+
+// checkSharedSettings refuses a run that would create a server, or recreate one, which the servers that run would not
+// let join. It runs before anything of a node is registered, in previews, too.
+func checkSharedSettings(ctx *pulumi.Context, h k3sHooks, report *preflight.Report, cluster string) error {
+	p := h.scope.Plan
+	if report == nil || p.Teardown {
+		return nil
+	}
+
+	var created []plan.Node
+
+	for _, n := range p.ControlPlanes() {
+		state, err := vmState(h.scope, report, cluster, n)
+		if err != nil {
+			return err
+		}
+
+		if !report.Exists(n) || report.Incomplete(n) || p.Replaces(n.Name) && !state.Replaced {
+			created = append(created, n)
+		}
+	}
+
+	problems, warnings := h.operations.Cluster.CheckSharedSettings(hookutil.Interruptible(ctx.Context()), created)
+
+	for _, w := range warnings {
+		if err := ctx.Log.Warn(w.String(), nil); err != nil {
+			return err
+		}
+	}
+
+	return problems.Err()
 }

@@ -1,6 +1,7 @@
 package components
 
 import (
+	"fmt"
 	"net"
 	"slices"
 
@@ -8,7 +9,10 @@ import (
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
+	"talos-proxmox/components/proxmoxvm"
+	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/tokens"
 )
 
 // machineInputs are what the component of a machine shows of it, whatever runs in it.
@@ -62,3 +66,29 @@ func templateInput(report *preflight.Report, n plan.Node) pulumi.IntInput {
 
 // noReport is the error of a constructor that was not given any in an update.
 const noReport = ": Preflight is nil, and an update needs the report of preflight.Run for the plan"
+
+// vmState is what is known of the VM of a node that is there.
+func vmState(s rollout.Scope, report *preflight.Report, cluster string, n plan.Node) (proxmoxvm.State, error) {
+	state := report.VMState(n)
+	if !s.Plan.Replaces(n.Name) || report.AbsentVMIDs()[n.VMID] {
+		return state, nil
+	}
+
+	replaced, err := s.Identities.Replaced(plan.ResourceName(cluster, n) + tokens.VMSuffix)
+	if err != nil {
+		return state, spec.Problem{
+			Path: "lifecycle.replace", Rule: fmt.Sprintf("could not determine whether the node was already "+
+				"replaced: %v", err),
+			Value: n.Name, Remedy: "run 'pulumi up' again, or take the node out of the list",
+		}
+	}
+
+	state.Replaced = replaced
+
+	// New nodes are refused by preflight.
+	if !replaced && s.Plan.Apply == spec.ApplyStaged && !s.Plan.Teardown {
+		return state, spec.StagedCannotConfigure(n.Name)
+	}
+
+	return state, nil
+}

@@ -388,8 +388,3 @@ func (node *TalosNode) configure(ctx *pulumi.Context, c *clusterConfiguration) e
 func (node *TalosNode) finish(ctx *pulumi.Context) error {
 	return ctx.RegisterResourceOutputs(node, outputsOf(node))
 }
-
-// secretClient marks the cluster's credentials, whatever the provider says of them.
-func secretClient(c machine.ClientConfigurationOutput) machine.ClientConfigurationOutput {
-	return pulumi.ToSecret(c).(machine.ClientConfigurationOutput)
-}

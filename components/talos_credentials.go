@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/cluster"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
@@ -178,4 +179,62 @@ func heldOf(s machineconfig.Secrets) machine.MachineSecrets {
 	}
 
 	return held
+}
+
+// newTalosKubeconfig fetches the kubeconfig of a cluster from its first control plane. The provider fetches another one
+// in any update of the last month before it expires, or within lifecycle.kubeconfigRenewal.
+func newTalosKubeconfig(ctx *pulumi.Context, name string, p *plan.Plan, credentials machine.ClientConfigurationOutput,
+	first pulumi.StringOutput, opts ...pulumi.ResourceOption,
+) (*cluster.Kubeconfig, error) {
+	// Where nothing is set, the provider's default is no input.
+	var renewal pulumi.StringPtrInput
+	if p.KubeconfigRenewal > 0 {
+		renewal = pulumi.String(p.KubeconfigRenewal.String())
+	}
+
+	return cluster.NewKubeconfig(ctx, name+tokens.KubeconfigSuffix, &cluster.KubeconfigArgs{
+		ClientConfiguration: cluster.KubeconfigClientConfigurationArgs{
+			CaCertificate:     credentials.CaCertificate(),
+			ClientCertificate: credentials.ClientCertificate(),
+			ClientKey:         credentials.ClientKey(),
+		},
+		Node: first, Endpoint: first, CertificateRenewalDuration: renewal,
+		// It is never replaced: that it is in the state says that the cluster has been bootstrapped.
+	}, append(opts, pulumi.AdditionalSecretOutputs(
+		[]string{"kubeconfigRaw", "kubernetesClientConfiguration", "clientConfiguration"}))...)
+}
+
+// expiry is when a client certificate (PEM in base64, as the provider holds it) ends, as RFC 3339 writes it. That is no
+// secret.
+func expiry(certificate pulumi.StringPtrOutput) pulumi.StringPtrOutput {
+	end := certificate.ApplyT(func(text *string) (*string, error) {
+		if text == nil || *text == "" {
+			return nil, nil //nolint:nilnil // no certificate has no end
+		}
+
+		at, err := notAfter(*text)
+
+		return &at, err
+	}).(pulumi.StringPtrOutput)
+
+	return pulumi.Unsecret(end).(pulumi.StringPtrOutput)
+}
+
+func notAfter(text string) (string, error) {
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return "", errors.New("a client certificate is not base64")
+	}
+
+	c, err := (&x509.PEMEncodedCertificateAndKey{Crt: data}).GetCert()
+	if err != nil {
+		return "", errors.New("a client certificate cannot be read")
+	}
+
+	return c.NotAfter.UTC().Format(time.RFC3339), nil
+}
+
+// secretClient marks the cluster's credentials, whatever the provider says of them.
+func secretClient(c machine.ClientConfigurationOutput) machine.ClientConfigurationOutput {
+	return pulumi.ToSecret(c).(machine.ClientConfigurationOutput)
 }

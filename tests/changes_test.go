@@ -252,10 +252,31 @@ func TestGPURemoved(t *testing.T) {
 	require.Len(t, before.Mappings, 3)
 	assert.Contains(t, vmConfig(t, r, "k3s-dev-gpu-3")["hostpci0"], "mapping=k3s-dev-gpu-3,pcie=1,rombar=1")
 
+	// A VM of others has come to use the mapping: it would not start without it.
+	w := r.Lab.World()
+	task, err := w.Create(administrator, "pve", world.CreateRequest{
+		VMID: 900, Conf: map[string]string{"name": "app", "hostpci1": "mapping=k3s-dev-gpu-1"},
+	})
+	require.NoError(t, err)
+	ended(t, r, "pve", task)
+
+	const used = "resource mapping k3s-dev-gpu-1 is to be changed or deleted, and VM 900 (app) on host pve has it, which " +
+		"is not in this stack: that VM would not start without it. Run 'qm set 900 --delete hostpci1' on that host, or " +
+		"give that VM another mapping, then run 'pulumi up' again"
+
 	unset(t, r.Stack, `pools.gpu.gpus["1"]`)
+	assert.Contains(t, failPreview(t, r.Stack), used)
+	assert.Contains(t, failUp(t, r.Stack), used)
+	assert.Len(t, w.Snapshot().Mappings, 3)
+
+	require.NoError(t, w.Update(administrator, "pve", 900, world.UpdateRequest{Delete: []string{"hostpci1"}}))
 	up(t, r.Stack)
 
-	after := r.Lab.World().Snapshot()
+	task, err = w.Destroy(administrator, "pve", 900, world.DestroyRequest{})
+	require.NoError(t, err)
+	ended(t, r, "pve", task)
+
+	after := w.Snapshot()
 	assert.Len(t, after.VMs, len(before.VMs)-1)
 	assert.Subset(t, before.VMs, after.VMs)
 	assert.Subset(t, before.Mappings, after.Mappings)

@@ -497,7 +497,9 @@ func (b *builder) start() (pulumi.Resource, error) {
 		established = append(established, accepted)
 	}
 
-	b.Kubeconfig = outputAfter(b.ctx, established, kubeconfig.KubeconfigRaw, b.hooks.operations.Bootstrap.CheckEstablished)
+	b.Kubeconfig = outputAfter(b.ctx, established,
+		kubeconfigAt(kubeconfig.KubeconfigRaw, endpointOf(b.plan, b.Nodes[0].IPAddress)),
+		b.hooks.operations.Bootstrap.CheckEstablished)
 	b.KubeconfigExpiry = expiry(kubeconfig.KubernetesClientConfiguration.ClientCertificate().ToStringPtrOutput())
 
 	return kubeconfig, nil

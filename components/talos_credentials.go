@@ -11,6 +11,7 @@ import (
 	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"go.yaml.in/yaml/v3"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/plan"
@@ -202,6 +203,34 @@ func newTalosKubeconfig(ctx *pulumi.Context, name string, p *plan.Plan, credenti
 		// It is never replaced: that it is in the state says that the cluster has been bootstrapped.
 	}, append(opts, pulumi.AdditionalSecretOutputs(
 		[]string{"kubeconfigRaw", "kubernetesClientConfiguration", "clientConfiguration"}))...)
+}
+
+// kubeconfigAt is a kubeconfig with the endpoint that the cluster has now. The one of the state keeps the endpoint of the
+// time when it was fetched.
+func kubeconfigAt(kubeconfig, endpoint pulumi.StringOutput) pulumi.StringOutput {
+	return pulumi.All(kubeconfig, endpoint).ApplyT(func(both []any) (string, error) {
+		raw, endpoint := both[0].(string), both[1].(string)
+
+		config, err := clientcmd.Load([]byte(raw))
+		if err != nil {
+			return "", errors.New("the kubeconfig of the state cannot be read")
+		}
+
+		same := true
+
+		for _, cluster := range config.Clusters {
+			same = same && cluster.Server == endpoint
+			cluster.Server = endpoint
+		}
+
+		if same {
+			return raw, nil
+		}
+
+		moved, err := clientcmd.Write(*config)
+
+		return string(moved), err
+	}).(pulumi.StringOutput)
 }
 
 // expiry is when a client certificate (PEM in base64, as the provider holds it) ends, as RFC 3339 writes it. That is no

@@ -5,12 +5,12 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"talos-proxmox/components/factoryapi"
+	"talos-proxmox/components/netprobe"
 )
 
 // Network is what is asked of the network of the nodes; Dialer answers it.
@@ -28,41 +28,9 @@ type Network interface {
 // Dialer tries to connect to what a node would have: the APIs of Talos and of Kubernetes, and SSH.
 type Dialer struct{}
 
-// dialTimeout bounds a connection: in a network where a machine may be in the way, it answers at once.
-const dialTimeout = time.Second
-
-// Listening implements Network. A connection that is refused does not count: a firewall may have refused it.
+// Listening implements Network.
 func (Dialer) Listening(ctx context.Context, address netip.Addr) int {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-
-	ports := []int{constants.ApidPort, constants.DefaultControlPlanePort}
-	if !address.IsLoopback() {
-		// The SSH server of this very machine answers at each of its loopback addresses.
-		ports = append(ports, 22)
-	}
-
-	answers := make([]bool, len(ports))
-
-	var dialed sync.WaitGroup
-	for i, port := range ports {
-		dialed.Go(func() {
-			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(address.String(), strconv.Itoa(port)))
-			if err == nil {
-				answers[i] = conn.Close() == nil
-			}
-		})
-	}
-
-	dialed.Wait()
-
-	for i, port := range ports {
-		if answers[i] {
-			return port
-		}
-	}
-
-	return 0
+	return netprobe.Listening(ctx, address)
 }
 
 // resolveTimeout bounds the look-up of a name, which a resolver that does not answer draws out.

@@ -2,16 +2,22 @@ package k3s
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
+	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
+	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 )
+
+// Removals decide whether a node may lose its machine, and take it out of the cluster before it does.
+type Removals struct{ *Cluster }
 
 // leavingNode is a node whose membership is about to be deleted, and its VM after it.
 type leavingNode struct {
@@ -25,63 +31,6 @@ type leavingNode struct {
 	planned *plan.Node
 	// dead says that it is known to be gone, or said to be.
 	dead bool
-}
-
-// machineGone says whether the machine that has joined is no more, as when its VM was deleted outside of Pulumi: the VM
-// that is there now is one that the program has made since. Where the state does not know which machine that was,
-// Kubernetes does.
-func (r *Removals) machineGone(ctx context.Context, l leavingNode) (bool, error) {
-	if r.Inventory.AbsentVMIDs()[l.planned.VMID] {
-		return true, nil
-	}
-
-	machine, there, err := r.Proxmox.Find(ctx, l.planned.VMID)
-	if err != nil || !there {
-		return !there && err == nil, err
-	}
-
-	was := l.uuid
-	if was == "" {
-		if was, err = r.machineUUIDOf(ctx, l.name); err != nil || was == "" {
-			return false, err
-		}
-	}
-
-	config, err := r.Proxmox.Config(ctx, machine)
-	if err != nil {
-		return false, err
-	}
-
-	if strings.EqualFold(was, config.UUID) {
-		return false, nil
-	}
-
-	return true, vmidentity.CheckSetUp(l.name, vmidentity.Found{VM: machine, Config: config}, vmidentity.OwnerTags(r.Plan))
-}
-
-// mayReplaceOther says that whatever VM is in the place of a node may be deleted, as lifecycle.replace says. An entry
-// that has had its effect says nothing of this VM.
-func (r *Removals) mayReplaceOther(l leavingNode) bool {
-	if !r.Plan.Replaces(l.name) {
-		return false
-	}
-
-	replaced, err := r.Identities.Replaced(l.vmResource)
-
-	return err == nil && !replaced
-}
-
-// machineUUIDOf is the SMBIOS UUID of a node, as Kubernetes has it.
-func (r *Removals) machineUUIDOf(ctx context.Context, name string) (string, error) {
-	kube, err := r.anyKubernetes(ctx)
-	if err != nil {
-		// Only the machine that Kubernetes knows is worth anything to a cluster.
-		return "", nil //nolint:nilerr // it stays then
-	}
-
-	node, _, err := kube.Node(ctx, name)
-
-	return node.Machine, err
 }
 
 // roleOf is what a node is to the cluster: one that the plan does not have is known to Kubernetes alone. In doubt it is
@@ -142,4 +91,89 @@ func (r *Removals) kubernetesOfOthers(ctx context.Context, l leavingNode) (*kube
 	default:
 		return nil, rollout.NoneReachable(append(unreachable, whyNotOwn...))
 	}
+}
+
+// memberRemoval is what leaves etcd: the node, all servers that the plan does not have, and those whose machines are
+// gone.
+func (r *Removals) memberRemoval(l leavingNode, members []etcd.Member) etcd.MemberRemoval {
+	removal := etcd.MemberRemoval{Members: members, Dead: slices.Clone(r.Plan.ForceRemove)}
+
+	for _, m := range members {
+		i := slices.IndexFunc(r.Plan.ControlPlanes(), func(n plan.Node) bool { return n.Name == m.Name })
+		gone := i >= 0 && r.Inventory.AbsentVMIDs()[r.Plan.ControlPlanes()[i].VMID]
+
+		if i < 0 || gone || m.Name == l.name {
+			removal.Leaving = append(removal.Leaving, m.Name)
+		}
+
+		if gone || m.Name == l.name && l.dead {
+			removal.Dead = append(removal.Dead, m.Name)
+		}
+	}
+
+	return removal
+}
+
+// serverVM is the VM of a server: the one with its VMID, or with its name where no VMID is known, and with its SMBIOS
+// UUID, as it was when it joined and as Kubernetes has it. The UUID alone is not enough: a restored backup has it, too.
+func (r *Removals) serverVM(ctx context.Context, l leavingNode, s kubeapi.Server) (proxmoxapi.VM, bool, error) {
+	vms, err := r.Proxmox.VMs(ctx)
+	if err != nil {
+		return proxmoxapi.VM{}, false, err
+	}
+
+	var found []proxmoxapi.VM
+
+	for _, v := range vms {
+		if v.Container || v.Template || !l.mayBe(v, vmidentity.OfCluster(v, r.Plan)) {
+			continue
+		}
+
+		config, err := r.Proxmox.Config(ctx, v)
+		if err != nil {
+			return v, false, err
+		}
+
+		if config.UUID != "" && strings.EqualFold(config.UUID, s.Machine) &&
+			(l.uuid == "" || strings.EqualFold(config.UUID, l.uuid)) {
+			found = append(found, v)
+		}
+	}
+
+	switch len(found) {
+	case 0:
+		return proxmoxapi.VM{}, false, nil
+	case 1:
+		return r.currentVM(ctx, found[0])
+	default:
+		return proxmoxapi.VM{}, false, fmt.Errorf("VMs %d and %d both have its SMBIOS UUID, and the state does not know "+
+			"which of them it is: delete the copy, or give it another UUID", found[0].ID, found[1].ID)
+	}
+}
+
+// mayBe says that a VM has the VMID of the node or, where none is known, its name. Soon after a VM was created, only
+// its tags are known.
+func (l leavingNode) mayBe(v proxmoxapi.VM, ofCluster bool) bool {
+	if l.vmid != 0 || l.planned != nil {
+		return v.ID == l.vmid || l.planned != nil && v.ID == l.planned.VMID
+	}
+
+	return v.Name == l.name || v.Name == "" && ofCluster
+}
+
+// currentVM is a VM as its host knows it: only that says whether it is off.
+func (r *Removals) currentVM(ctx context.Context, v proxmoxapi.VM) (proxmoxapi.VM, bool, error) {
+	found, there, err := r.Proxmox.Find(ctx, v.ID)
+	if err == nil && found.Unreachable {
+		err = fmt.Errorf("host %s of VM %d: %w", v.Host, v.ID, proxmoxapi.ErrHostUnreachable)
+	}
+
+	return found, there, err
+}
+
+// isShutDown says whether the VM of a server is off.
+func (r *Removals) isShutDown(ctx context.Context, l leavingNode, s kubeapi.Server) bool {
+	machine, there, err := r.serverVM(ctx, l, s)
+
+	return err == nil && there && machine.Stopped
 }

@@ -11,12 +11,14 @@ import (
 
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/hookutil"
+	"talos-proxmox/components/impact"
+	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/tokens"
+	"talos-proxmox/components/wait"
 )
 
 // Remove runs before the membership of a node is deleted. Its error leaves the node as it is.
@@ -36,12 +38,8 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		uuid:       hookutil.String(inputs, "uuid"),
 	}
 
-	if n, there := r.Nodes[args.Name]; there {
-		l.planned, l.name = &n, n.Name
-
-		if n.Name == r.Plan.ControlPlanes()[0].Name {
-			r.clusterExisted.Store(true)
-		}
+	if l.planned = r.plannedNode(args.Name); l.planned != nil {
+		l.name = l.planned.Name
 	}
 
 	if l.name == "" || r.Plan.Teardown {
@@ -53,29 +51,9 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 	}
 
 	if l.planned != nil {
-		gone, err := r.machineGone(ctx, l)
-		if errors.Is(err, vmidentity.ErrOtherVM) && r.mayReplaceOther(l) {
-			err = nil
-		}
-
-		switch {
-		case errors.Is(err, proxmoxapi.ErrHostUnreachable) && r.Plan.Replaces(l.name):
-			// FindUnreachable says what can be done there.
-		case errors.Is(err, vmidentity.ErrOtherVM):
+		if done, err := r.removePlanned(ctx, &l); done {
 			return err
-		case err != nil:
-			return fmt.Errorf("%s: could not determine whether its machine is the one that joined: %w", l.name, err)
-		case !gone && !r.Plan.Replaces(l.name):
-			if !r.DryRun {
-				r.Limiter.Fail(l.name)
-			}
-
-			return rollout.RefuseRemoval(l.name)
-		case gone && l.planned.Role == spec.RoleWorker:
-			return nil
 		}
-
-		l.dead = gone
 	}
 
 	// Of a host that does not answer, Proxmox VE deletes no VM.
@@ -137,4 +115,246 @@ func (r *Removals) previewRemoval(ctx context.Context, l leavingNode) error {
 func (r *Removals) remove(ctx context.Context, l leavingNode) error {
 	return rollout.Removals(r.Plan, r.Limiter, r.Progress).Disrupt(ctx, plan.Node{Name: l.name, Role: r.roleOf(ctx, l)},
 		&nodeRemoval{Removals: r, leavingNode: l}, l.name+" is not removed")
+}
+
+// nodeRemoval takes a node out of the cluster: its pods, its member of etcd, its Node. Of one that is said to be dead,
+// nothing is waited for.
+type nodeRemoval struct {
+	*Removals
+	leavingNode
+
+	kube *kubeapi.Client
+	// server is what Kubernetes knows of a server; nil: it is none.
+	server *kubeapi.Server
+	// ready says that the node is ready, shutDown that an interrupted run has shut its VM down.
+	ready, shutDown bool
+}
+
+// Evaluate finds out whether the node may leave, and whether it can.
+func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Work, error) {
+	kube, err := n.kubernetesOfOthers(ctx, n.leavingNode)
+	if err != nil || kube == nil {
+		return rollout.Work{NotInCluster: true}, err
+	}
+
+	if n.kube, err = kube.WithRetry(n.Plan.SettleTimeout, n.Progress, n.serverAddresses()...); err != nil {
+		return rollout.Work{}, err
+	}
+
+	servers, err := n.kube.Servers(ctx)
+	if err != nil {
+		return rollout.Work{}, err
+	}
+
+	if server, is := servers[n.name]; is {
+		n.server, n.shutDown = &server, server.Leaving && n.isShutDown(ctx, n.leavingNode, server)
+	}
+
+	n.dead = n.dead || n.Plan.DeclaredDead(n.name)
+
+	if err := n.CheckDisruption(ctx, impact.EffectRemove); err != nil {
+		return rollout.Work{}, err
+	}
+
+	if exists, err := n.waitReady(ctx); err != nil || !exists {
+		return rollout.Work{NotInCluster: true}, err
+	}
+
+	return rollout.Work{
+		Effect: impact.EffectRemove, Drain: n.drain,
+		DisruptiveSteps: []rollout.DisruptiveStep{{Effect: impact.EffectRemove, Do: n.leave}},
+	}, nil
+}
+
+// CheckDisruption waits until etcd can do without a server for good. Which machine the node runs on is looked at last,
+// right before anything is done to it: a newer copy of the state may have replaced both.
+func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ impact.Effect) error {
+	if err := n.waitRemovable(ctx); err != nil {
+		return err
+	}
+
+	return n.checkMachine(ctx)
+}
+
+func (n *nodeRemoval) waitRemovable(ctx context.Context) error {
+	if n.server == nil || n.server.Member == "" {
+		return nil
+	}
+
+	// Its VM may have been started since.
+	n.shutDown = n.server.Leaving && n.isShutDown(ctx, n.leavingNode, *n.server)
+
+	return rollout.WaitRemovable(ctx, n.Plan, n.Progress, func() (d etcd.MemberRemoval, _ string, err error) {
+		members, err := n.etcdMembers(ctx, n.kube)
+		d = n.memberRemoval(n.leavingNode, members)
+
+		if n.shutDown {
+			d.Dead = append(d.Dead, n.name)
+		}
+
+		return d, "", err
+	})
+}
+
+// Backup keeps etcd as it is now.
+func (n *nodeRemoval) Backup(ctx context.Context) error { return n.backupEtcd(ctx, n.name) }
+
+// Kubernetes is that of the other servers.
+func (n *nodeRemoval) Kubernetes(context.Context) (*kubeapi.Client, error) { return n.kube, nil }
+
+// WaitRejoined is not asked: the node is gone.
+func (*nodeRemoval) WaitRejoined(context.Context) error { return nil }
+
+// leave takes the node out of etcd and of Kubernetes.
+func (n *nodeRemoval) leave(ctx context.Context) error {
+	var left []string
+
+	if n.server != nil {
+		if err := n.removeEtcdMember(ctx); err != nil {
+			return err
+		}
+
+		left = append(left, "etcd")
+	}
+
+	if err := n.kube.DeleteNode(ctx, n.name, n.checkNode(ctx)); err != nil {
+		err = fmt.Errorf("could not delete its node from Kubernetes: %w", err)
+
+		return errors.Join(rollout.RemovalBegun(err, n.planned != nil, left...),
+			n.kube.Uncordon(context.WithoutCancel(ctx), n.name))
+	}
+
+	err := n.kube.WaitForgotten(ctx, n.name, n.Plan.NodeTimeout, n.Progress)
+
+	return rollout.RemovalBegun(err, n.planned != nil, left...)
+}
+
+// waitReady finds out whether the node is ready in Kubernetes, and exists there at all. One that K3s is restarted on
+// gets time to be ready.
+func (n *nodeRemoval) waitReady(ctx context.Context) (exists bool, err error) {
+	grace := wait.GracePeriod{Bound: min(n.Plan.SettleTimeout, n.Plan.NodeTimeout)}
+
+	// The grace period ends before the wait does.
+	err = wait.Until(ctx, n.Plan.NodeTimeout+n.Plan.SettleTimeout, n.Progress, func(ctx context.Context) error {
+		now, there, err := n.kube.Node(ctx, n.name)
+		n.ready, exists = now.Ready, there
+
+		if err != nil || !there || n.ready || n.dead || n.shutDown || grace.Expired() {
+			return err
+		}
+
+		return wait.For("%s to be ready in Kubernetes", n.name)
+	})
+
+	return exists, err
+}
+
+// drain takes the pods off a node.
+func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) (err error) {
+	switch {
+	case n.ready:
+		err = d.Run(ctx)
+	case n.dead || n.shutDown:
+		// Its pods are lost with it.
+		err = d.Cordon(ctx)
+	default:
+		return spec.Blocked(
+			"it does not report to Kubernetes",
+			"start it again, or, if it is dead, name it in lifecycle.forceRemove; then run 'pulumi up' again",
+		)
+	}
+
+	switch {
+	case err == nil:
+		return nil
+	case !n.dead:
+		return rollout.SuggestForce(err)
+	}
+
+	n.Warn(fmt.Sprintf("%s is removed although it could not be drained: %v", n.name, err))
+
+	return nil
+}
+
+// checkMachine checks that the node is the one of the state.
+func (n *nodeRemoval) checkMachine(ctx context.Context) error {
+	node, _, err := n.kube.Node(ctx, n.name)
+	if err != nil {
+		return n.tolerateUnknown(ctx, fmt.Errorf("%w: %w", vmidentity.ErrUnknown, err))
+	}
+
+	return n.checkNode(ctx)(node)
+}
+
+// checkNode checks that a Node is the one of the state: its VM by Proxmox VE, its machine by Kubernetes.
+func (n *nodeRemoval) checkNode(ctx context.Context) func(kubeapi.Node) error {
+	return func(node kubeapi.Node) error {
+		// This run has found its VM to be ours, or has made it.
+		if n.planned != nil && n.Identities.CheckNow(ctx, *n.planned) == nil {
+			return nil
+		}
+
+		_, err := n.Identities.CheckLeaving(ctx, n.vmResource)
+		if err == nil {
+			err = rollout.CheckNode(node, n.uuid, n.Identities.StateUUID(ctx, n.vmResource))
+		}
+
+		return n.tolerateUnknown(ctx, err)
+	}
+}
+
+// tolerateUnknown lets a node that is said to be dead be removed although whose it is is not known.
+func (n *nodeRemoval) tolerateUnknown(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, vmidentity.ErrUnknown) || ctx.Err() != nil:
+		return err
+	case !n.dead:
+		return rollout.SuggestForce(err)
+	}
+
+	n.Warn(fmt.Sprintf("%s is removed although it could not be identified as the machine of the state: %v", n.name,
+		err))
+
+	return nil
+}
+
+// removeEtcdMember takes a server out of etcd. Its VM is shut down before: a K3s whose member is removed would be
+// started again by systemd, and join as another one.
+func (n *nodeRemoval) removeEtcdMember(ctx context.Context) error {
+	machine, there, err := n.serverVM(ctx, n.leavingNode, *n.server)
+
+	switch {
+	case err == nil && there && !machine.Stopped:
+		n.Progress("the VM of " + n.name + " is shut down")
+
+		if err = n.kube.MarkLeaving(ctx, n.name); err == nil {
+			err = n.Proxmox.Shutdown(ctx, machine)
+		}
+	case err == nil && !there && n.ready:
+		err = errors.New("no VM with its SMBIOS UUID is found, and it must be off before it leaves etcd")
+	}
+
+	if err != nil && (n.ready || !n.dead) {
+		return errors.Join(err, n.kube.Uncordon(context.WithoutCancel(ctx), n.name))
+	}
+
+	if err != nil {
+		n.Warn(fmt.Sprintf("%s is removed although it is unknown whether its VM is off: %v", n.name, err))
+	}
+
+	// The shutdown takes its time, and the member is removed by the name of the node.
+	if err := n.checkMachine(ctx); err != nil {
+		return errors.Join(err, n.kube.Uncordon(context.WithoutCancel(ctx), n.name))
+	}
+
+	n.Progress(n.name + " leaves etcd")
+
+	if err := n.kube.RemoveMember(ctx, n.name, n.Plan.NodeTimeout, n.Progress); err != nil {
+		return fmt.Errorf("etcd did not remove its member: %w. Its VM is off already: run 'pulumi up' again to complete "+
+			"its removal", err)
+	}
+
+	return nil
 }

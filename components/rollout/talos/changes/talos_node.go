@@ -1,7 +1,9 @@
 package changes
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,6 +14,8 @@ import (
 	"talos-proxmox/components/rollout/talos/cluster"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosapi"
+	"talos-proxmox/components/talosimage"
+	"talos-proxmox/components/wait"
 )
 
 // talosNode is a node of Talos that is taken down.
@@ -111,4 +115,118 @@ func (r *Changes) previewDisruption(ctx context.Context, c nodeChange, effect im
 	}
 
 	return quorum
+}
+
+// upgradeTalos installs what the configuration wants to be installed.
+func (r *Changes) upgradeTalos(ctx context.Context, c nodeChange, before talosapi.System) error {
+	image, wanted := c.wanted.Machine().Install().Image(), talosimage.System(c.wanted)
+	r.Progress(fmt.Sprintf("%s upgrades from %s to %s", c.Name, before.System, wanted))
+
+	rebooting, err := talosapi.Install(ctx, c.Target, c.credentials, image, r.Plan.UpgradeTimeout)
+	if err == nil && !rebooting {
+		err = r.rebootInstalled(ctx, c)
+	}
+
+	if err != nil {
+		return err
+	}
+
+	now, err := r.waitBooted(ctx, c, before)
+	if err != nil {
+		return err
+	}
+
+	if (impact.Change{Now: now.System, Wanted: wanted}).Upgrades() {
+		return fmt.Errorf("it came back with %s, not with %s: its installer failed, or the new system did not come up; its "+
+			"console says which", now.System, wanted)
+	}
+
+	return nil
+}
+
+// rebootInstalled has a node boot into a system that was installed while it ran, which took its time: the cluster may
+// not do without the node any more.
+func (r *Changes) rebootInstalled(ctx context.Context, c nodeChange) error {
+	if err := r.waitDisruption(ctx, c, impact.EffectUpgrade); err != nil {
+		return fmt.Errorf("it has installed %s and does not boot into it: %w", talosimage.System(c.wanted), err)
+	}
+
+	return talosapi.Reboot(ctx, c.Target, c.credentials)
+}
+
+// reboot has the node boot with its configuration.
+func (r *Changes) reboot(ctx context.Context, c nodeChange) error {
+	data, err := c.wanted.Bytes()
+	if err != nil {
+		return err
+	}
+
+	before, err := r.askAnswering(ctx, c.Target, c.credentials)
+	if err != nil {
+		return err
+	}
+
+	r.Progress(c.Name + " reboots")
+
+	if err := talosapi.ApplyAndReboot(ctx, c.Target, c.credentials, data); err != nil {
+		return err
+	}
+
+	_, err = r.waitBooted(ctx, c, before)
+
+	return err
+}
+
+// waitBooted waits until the node has booted again and what runs on it is up.
+func (r *Changes) waitBooted(ctx context.Context, c nodeChange, before talosapi.System) (talosapi.System, error) {
+	var now talosapi.System
+
+	err := wait.Until(ctx, r.Plan.UpgradeTimeout, r.Progress, func(ctx context.Context) (err error) {
+		now, err = talosapi.Ask(ctx, c.Target, c.credentials)
+
+		switch {
+		case err != nil:
+			return wait.For("%s to come back (%v)", c.Name, err)
+		case now.Boot == before.Boot:
+			return wait.For("%s to go down", c.Name)
+		case !now.Running:
+			return wait.For("%s to be up (it is %s)", c.Name, now.Stage)
+		default:
+			return talosapi.CheckServices(ctx, c.Target, c.credentials, c.node.Role == spec.RoleControlPlane)
+		}
+	})
+
+	return now, err
+}
+
+// sendConfiguration gives a node that runs its changed configuration, as the last thing before the provider does: to a
+// node that has shown a certificate of this cluster, and to no other. What needs a reboot has had it by then.
+func (r *Changes) sendConfiguration(ctx context.Context, c nodeChange) error {
+	data, err := c.wanted.Bytes()
+	if err != nil {
+		return err
+	}
+
+	apply := talosapi.ApplyLive
+	if r.Plan.Apply == spec.ApplyStaged {
+		apply = talosapi.ApplyStaged
+	}
+
+	err = wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) error {
+		err := apply(ctx, c.Target, c.credentials, data)
+
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, new(talosapi.RejectedError)):
+			return err
+		default:
+			return cmp.Or(r.checkNotReset(ctx, c), wait.For("%v", err))
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("%s is not changed: %w", c.Name, err)
+	}
+
+	return nil
 }

@@ -7,24 +7,7 @@ import (
 	"strings"
 
 	"talos-proxmox/components/kubeapi"
-	"talos-proxmox/components/plan"
-	"talos-proxmox/components/wait"
 )
-
-// WaitKubernetes waits for a control plane that answers.
-func WaitKubernetes(
-	ctx context.Context, p *plan.Plan, progress wait.Reporter, connect func(context.Context) (*kubeapi.Client, error),
-) (kube *kubeapi.Client, err error) {
-	err = wait.Until(ctx, p.ReadyTimeout, progress, func(context.Context) (err error) {
-		if kube, err = connect(ctx); err != nil {
-			return wait.For("%v", err)
-		}
-
-		return nil
-	})
-
-	return kube, err
-}
 
 // Unreachable is a control plane whose Kubernetes API does not answer, and why.
 type Unreachable struct {

@@ -6,8 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -64,6 +68,192 @@ type Cluster struct {
 	clusterExisted atomic.Bool
 	// checkedObjects is done when objects of removed APIs were looked for.
 	checkedObjects sync.Once
+}
+
+// Kubernetes is that of whatever server answers.
+func (c *Cluster) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
+	if err := c.locate(ctx); err != nil {
+		return nil, errors.Join(err, context.Cause(ctx))
+	}
+
+	return c.kubernetesAskingLast(ctx, "")
+}
+
+// EtcdMembers are the names of the nodes that K3s has noted a member of etcd of.
+func (c *Cluster) EtcdMembers(ctx context.Context, kube *kubeapi.Client) ([]string, error) {
+	servers, err := kube.Servers(ctx)
+	maps.DeleteFunc(servers, func(_ string, s kubeapi.Server) bool { return s.Member == "" })
+
+	return slices.Sorted(maps.Keys(servers)), err
+}
+
+// SetUpOn is the SMBIOS UUID of the machine that has joined as a node, as Kubernetes has it.
+func (c *Cluster) SetUpOn(ctx context.Context, n plan.Node) (string, error) {
+	if err := c.locate(ctx); err != nil {
+		return "", err
+	}
+
+	kube, err := c.anyKubernetes(ctx)
+	if err != nil {
+		return "", err
+	}
+
+	node, _, err := kube.Node(ctx, n.Name)
+
+	return node.Machine, err
+}
+
+// kubernetesAskingLast is Kubernetes by the first of the servers whose address is known and that answers. One of them
+// is asked last: the one that something happens to.
+func (c *Cluster) kubernetesAskingLast(ctx context.Context, last string) (*kubeapi.Client, error) {
+	return c.kubernetesOfFirst(ctx, c.serversEndingWith(last))
+}
+
+// serversEndingWith are those of the plan, and one of them comes last.
+func (c *Cluster) serversEndingWith(last string) []plan.Node {
+	servers := slices.Clone(c.Plan.ControlPlanes())
+	slices.SortStableFunc(servers, func(a, b plan.Node) int { return sortKey(a.Name == last) - sortKey(b.Name == last) })
+
+	return servers
+}
+
+// kubernetesOfFirst is Kubernetes by the first of some servers. Its error is what is waited for.
+func (c *Cluster) kubernetesOfFirst(ctx context.Context, servers []plan.Node) (*kubeapi.Client, error) {
+	kube, unreachable, err := c.firstAnswering(ctx, servers)
+	if kube != nil || err != nil {
+		return kube, err
+	}
+
+	if len(unreachable) == 0 {
+		return nil, errors.New("the address of a server")
+	}
+
+	var missed []string
+	for _, m := range unreachable {
+		missed = append(missed, fmt.Sprintf("the Kubernetes API of %s (%v)", m.Name, m.Why))
+	}
+
+	return nil, errors.New(strings.Join(missed, "; "))
+}
+
+// anyKubernetes is Kubernetes by the first server that answers.
+func (c *Cluster) anyKubernetes(ctx context.Context) (*kubeapi.Client, error) {
+	kube, unreachable, err := c.firstAnswering(ctx, c.Plan.ControlPlanes())
+	if kube != nil || err != nil {
+		return kube, err
+	}
+
+	return nil, rollout.NoneReachable(unreachable)
+}
+
+// firstAnswering returns Kubernetes by the first of some servers that answers, and those that do not. One that takes a
+// connection and says nothing leaves time for the others, and for what the caller asks next.
+func (c *Cluster) firstAnswering(
+	ctx context.Context, servers []plan.Node,
+) (kube *kubeapi.Client, unreachable []rollout.Unreachable, err error) {
+	for i, server := range servers {
+		if c.Addresses.Get(server.Name) == "" {
+			continue
+		}
+
+		if kube, err = c.kubernetesOf(ctx, server.Name); err != nil {
+			return nil, nil, err
+		}
+
+		_, why := askWithinShare(ctx, len(servers)-i, kube.Nodes)
+		if why == nil {
+			return kube, nil, nil
+		}
+
+		unreachable = append(unreachable, rollout.Unreachable{Name: server.Name, Why: wait.Reason(why)})
+	}
+
+	return nil, unreachable, nil
+}
+
+// serverAddresses of the servers; empty where one is not known.
+func (c *Cluster) serverAddresses() []string {
+	var all []string
+	for _, server := range c.Plan.ControlPlanes() {
+		all = append(all, c.Addresses.Get(server.Name))
+	}
+
+	return all
+}
+
+// kubernetesOf is Kubernetes by one server.
+func (c *Cluster) kubernetesOf(ctx context.Context, server string) (*kubeapi.Client, error) {
+	kubeconfig, err := c.kubeconfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	return c.connect([]byte(kubeconfig), c.Addresses.Get(server))
+}
+
+func sortKey(later bool) int {
+	if later {
+		return 1
+	}
+
+	return 0
+}
+
+// kubeconfig waits for the credentials of the cluster.
+func (c *Cluster) kubeconfig(ctx context.Context) (string, error) {
+	kubeconfig, known := c.Kubeconfig.Get(ctx, c.Plan.NodeTimeout)
+	if !known && errors.Is(ctx.Err(), context.Canceled) {
+		return "", context.Cause(ctx)
+	}
+
+	if !known {
+		return "", fmt.Errorf("the credentials of the cluster were not available within %s", c.Plan.NodeTimeout)
+	}
+
+	return kubeconfig, nil
+}
+
+// askWithinShare asks one of some questions, and leaves the others, and the caller, their part of the time that is
+// left.
+func askWithinShare[T any](ctx context.Context, questions int, ask func(context.Context) (T, error)) (T, error) {
+	bound := wait.RequestTimeout
+	if end, ok := ctx.Deadline(); ok {
+		bound = min(bound, time.Until(end)/time.Duration(questions+1))
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+
+	return ask(ctx)
+}
+
+// locate finds the addresses of the servers: a hook of a VM does not see them.
+func (c *Cluster) locate(ctx context.Context) error {
+	_, err := c.kubeconfig(ctx)
+	if err == nil {
+		c.discovery.Locate(ctx, c.Plan.ControlPlanes(), c.Addresses)
+	}
+
+	return err
+}
+
+// configurationOf is the configuration file of K3s on the machine of a node. It may hold a token.
+func (c *Cluster) configurationOf(ctx context.Context, n plan.Node) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
+	defer cancel()
+
+	machine, err := c.vmOf(ctx, n)
+	if err != nil {
+		return "", err
+	}
+
+	text, err := c.Proxmox.GuestFile(ctx, machine, k3sconfig.ConfigFile)
+	if err != nil {
+		return "", fmt.Errorf("%s could not be read through its guest agent: %w", k3sconfig.ConfigFile,
+			c.explainRefusal(err, permissions.ReadGuestFiles))
+	}
+
+	return text, nil
 }
 
 // node is the node whose membership a hook runs for.

@@ -2,8 +2,10 @@ package k3s
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/impact"
@@ -11,6 +13,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/wait"
 )
 
 // clusterNode is a node of K3s that is taken down.
@@ -151,4 +154,160 @@ func (c *Cluster) checkLeaving(members []etcd.Member, name string) error {
 	}
 
 	return nil
+}
+
+// votingServers are the members of etcd, and the planned servers that Kubernetes knows and K3s has noted no member of
+// yet. Servers that have left the plan count for the quorum until they are removed.
+func (c *Cluster) votingServers(
+	ctx context.Context, kube *kubeapi.Client, nodes []kubeapi.Node,
+) ([]etcd.Member, error) {
+	// A hook may run before the addresses of the other servers are known.
+	c.discovery.Locate(ctx, c.Plan.ControlPlanes(), c.Addresses)
+
+	members, err := c.etcdMembers(ctx, kube)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, n := range nodes {
+		listed := slices.ContainsFunc(members, func(m etcd.Member) bool { return m.Name == n.Name })
+		if !listed && c.isPlannedServer(n.Name) {
+			members = append(members, etcd.Member{Name: n.Name, Problem: c.serverProblem(ctx, n)})
+		}
+	}
+
+	return members, nil
+}
+
+// markWithoutAddress marks planned servers that are healthy by what Kubernetes says alone: their own API server could
+// not be asked.
+func (c *Cluster) markWithoutAddress(members []etcd.Member) {
+	for i, m := range members {
+		if m.Problem == "" && c.isPlannedServer(m.Name) && c.Addresses.Get(m.Name) == "" {
+			members[i].Problem = "its address is not known, because its guest agent does not report it"
+		}
+	}
+}
+
+// etcdMembers are those of etcd, as Kubernetes knows them: those of servers, too, that the plan has no longer.
+func (c *Cluster) etcdMembers(ctx context.Context, kube *kubeapi.Client) ([]etcd.Member, error) {
+	servers, err := kube.Servers(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	nodes, err := kube.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	var members []etcd.Member
+
+	for _, n := range nodes {
+		s, is := servers[n.Name]
+		if !is || s.Member == "" {
+			continue
+		}
+
+		m := etcd.Member{Name: n.Name, Learner: s.Learner}
+
+		// What Kubernetes says of one that was shut down is old. A planned one may have been started since.
+		if s.Leaving && !c.isPlannedServer(n.Name) {
+			m.Problem = shutDownProblem
+		} else if m.Problem = c.serverProblem(ctx, n); s.Leaving && m.Problem != "" {
+			m.Problem = shutDownProblem
+		}
+
+		members = append(members, m)
+	}
+
+	return members, nil
+}
+
+// shutDownProblem is what is wrong with a server whose removal was begun.
+const shutDownProblem = "its VM is shut down for the removal"
+
+// isPlannedServer says whether the plan has a server of the name.
+func (c *Cluster) isPlannedServer(name string) bool {
+	return slices.ContainsFunc(c.Plan.ControlPlanes(), func(n plan.Node) bool { return n.Name == name })
+}
+
+// serverProblem is why a server is not healthy; empty: it is. What Kubernetes says of a node is old by up to a minute,
+// so the server's own API server is asked, which has its answer from its own member of etcd. Where no address is known,
+// as of one that has left the plan, Kubernetes is believed.
+func (c *Cluster) serverProblem(ctx context.Context, server kubeapi.Node) string {
+	switch {
+	case !server.Ready:
+		return "it is not ready in Kubernetes"
+	case c.Addresses.Get(server.Name) == "":
+		return ""
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
+	defer cancel()
+
+	kube, err := c.kubernetesOf(ctx, server.Name)
+	if err == nil {
+		_, err = kube.Nodes(ctx)
+	}
+
+	if err != nil {
+		return fmt.Sprintf("its API server does not answer: %v", wait.Reason(err))
+	}
+
+	return ""
+}
+
+// snapshotName begins the names of the snapshots, and of no others: K3s adds the node and the time, and on each server
+// keeps lifecycle.backup.keep of those that begin so.
+const snapshotName = "talos-proxmox-auto"
+
+// backupEtcd has a server keep etcd on its disk before something happens to a node. Another one is asked first: what it
+// keeps outlives the node.
+func (c *Cluster) backupEtcd(ctx context.Context, node string) error {
+	if c.Plan.Backup == nil {
+		return nil
+	}
+
+	if err := c.locate(ctx); err != nil {
+		return err
+	}
+
+	identity, known := c.Identity.Get(ctx, c.Plan.NodeTimeout)
+	if !known {
+		return fmt.Errorf("the identity of the cluster was not available within %s", c.Plan.NodeTimeout)
+	}
+
+	var failed []string
+
+	for _, server := range c.serversEndingWith(node) {
+		address := c.Addresses.Get(server.Name)
+		if address == "" {
+			continue
+		}
+
+		ask, cancel := context.WithTimeout(ctx, c.Plan.TransferTimeout)
+		taken, err := kubeapi.SaveK3sSnapshot(ask, address,
+			[]byte(identity.ServerCA.Certificate), identity.Token, snapshotName, c.Plan.Backup.Keep)
+
+		cancel()
+
+		switch {
+		case errors.Is(err, kubeapi.ErrNoSnapshots):
+			c.Warn("lifecycle.backup: " + server.Name + ": " + err.Error() + " (before April 2024); " +
+				"only its last scheduled snapshot is available")
+
+			return nil
+		case err == nil:
+			c.Progress(fmt.Sprintf("snapshot of etcd saved on %s as %s", server.Name, taken))
+
+			return nil
+		}
+
+		failed = append(failed, fmt.Sprintf("%s: %v", server.Name, wait.Reason(err)))
+	}
+
+	return fmt.Errorf("no server has taken a snapshot of etcd (%s); fix the cause, or set lifecycle.backup.enabled "+
+		"to false",
+		strings.Join(failed, "; "))
 }

@@ -2,7 +2,6 @@ package k3s
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"talos-proxmox/components/etcd"
 	"talos-proxmox/components/impact"
-	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
@@ -181,21 +179,4 @@ func (c *Cluster) PreviewRestart(ctx context.Context, n plan.Node) string {
 	}
 
 	return etcd.QuorumText(len(c.Plan.ControlPlanes()))
-}
-
-// Kubernetes is that of whatever server answers.
-func (c *Cluster) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
-	if err := c.locate(ctx); err != nil {
-		return nil, errors.Join(err, context.Cause(ctx))
-	}
-
-	return c.kubernetesAskingLast(ctx, "")
-}
-
-// EtcdMembers are the names of the nodes that K3s has noted a member of etcd of.
-func (c *Cluster) EtcdMembers(ctx context.Context, kube *kubeapi.Client) ([]string, error) {
-	servers, err := kube.Servers(ctx)
-	maps.DeleteFunc(servers, func(_ string, s kubeapi.Server) bool { return s.Member == "" })
-
-	return slices.Sorted(maps.Keys(servers)), err
 }

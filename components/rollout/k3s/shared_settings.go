@@ -9,9 +9,7 @@ import (
 
 	"talos-proxmox/components/k3sconfig"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/preflight/permissions"
 	"talos-proxmox/components/spec"
-	"talos-proxmox/components/wait"
 )
 
 // howToShare names where the documents say how these settings are changed.
@@ -81,25 +79,6 @@ func (c *Cluster) serversToJoin(created []plan.Node) []plan.Node {
 	}
 
 	return existing[1:]
-}
-
-// configurationOf is the configuration file of K3s on the machine of a node. It may hold a token.
-func (c *Cluster) configurationOf(ctx context.Context, n plan.Node) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
-	defer cancel()
-
-	machine, err := c.vmOf(ctx, n)
-	if err != nil {
-		return "", err
-	}
-
-	text, err := c.Proxmox.GuestFile(ctx, machine, k3sconfig.ConfigFile)
-	if err != nil {
-		return "", fmt.Errorf("%s could not be read through its guest agent: %w", k3sconfig.ConfigFile,
-			c.explainRefusal(err, permissions.ReadGuestFiles))
-	}
-
-	return text, nil
 }
 
 func namesOf(nodes []plan.Node) string {

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/blang/semver/v4"
+
+	"talos-proxmox/components/kubecomponents"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/planner/checks"
 	"talos-proxmox/components/spelling"
@@ -130,4 +133,117 @@ func (r *Resolver) checkK3sOption(path string, i int, name, version string) {
 	}
 
 	r.Problems.Add(checks.At(path, i), rule+": "+effect, "--"+name, remedy)
+}
+
+// k3sComponents are the components whose arguments K3s passes on, by its option.
+var k3sComponents = map[string]string{
+	"kube-apiserver-arg": "kube-apiserver", "kube-controller-manager-arg": "kube-controller-manager",
+	"kube-scheduler-arg": "kube-scheduler", "kubelet-arg": "the kubelet", "kube-proxy-arg": "kube-proxy",
+}
+
+// checkK3sStart: a component does not start with a feature gate that it does not know, and K3s ends with it. With
+// --protect-kernel-defaults, the kubelet does not start with the kernel settings that Ubuntu has.
+func (r *Resolver) checkK3sStart(path string, args []string, kubernetes string) {
+	for i, arg := range args {
+		if name, value, _ := strings.Cut(arg, "="); name == "--protect-kernel-defaults" && value != "false" {
+			r.Warn(checks.At(path, i), "K3s does not start unless the image sets vm.overcommit_memory=1, vm.panic_on_oom=0, "+
+				"kernel.panic=10 and kernel.panic_on_oops=1", name, "set them in the image, in /etc/sysctl.d")
+		}
+
+		option, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		r.checkK3sLabels(checks.At(path, i), option, value)
+
+		component := k3sComponents[option]
+		flag, list, _ := strings.Cut(value, "=")
+
+		if component == "" || flag != kubecomponents.FeaturesFlag {
+			continue
+		}
+
+		for _, gate := range kubecomponents.Features(list) {
+			if minor, removed := kubecomponents.FeatureRemoved(gate, kubernetes); removed {
+				r.Problems.Add(checks.At(path, i), fmt.Sprintf("%s does not start with a feature gate that Kubernetes 1.%d removed",
+					component, minor), gate, "leave it out, here and in the config.yaml of K3s on nodes that run")
+			}
+		}
+
+		if minor := plan.Minor(kubernetes); minor > kubecomponents.NewestFeatures {
+			r.Warn(checks.At(path, i), fmt.Sprintf("no list of removed feature gates is known for Kubernetes 1.%d", minor), "",
+				"compare it with the release notes of Kubernetes: a component does not start with a gate that it does not know")
+		}
+	}
+}
+
+// checkK3sLabels: a kubelet does not start with a restricted label.
+func (r *Resolver) checkK3sLabels(path, option, value string) {
+	labels, found := strings.CutPrefix(value, "node-labels=")
+	if option != "kubelet-arg" || !found {
+		return
+	}
+
+	for _, key := range plan.RestrictedIn(labels) {
+		r.Problems.Add(path, "the kubelet does not start with a restricted label", key, "use labels of the pool")
+	}
+}
+
+// The options of K3s 1.28 to 1.35 (K3s: pkg/cli/cmds, server.go, agent.go, root.go, log.go and config.go of
+// v1.35.0+k3s1; options that were removed since 1.28, and those of later releases that are known, among them).
+var (
+	// k3sNodeOptions are those of servers and agents.
+	k3sNodeOptions = words(`
+		airgap-extra-registry alsologtostderr bind-address config container-runtime-endpoint data-dir debug
+		default-runtime disable-default-registry-endpoint docker enable-pprof flannel-cni-conf flannel-conf
+		flannel-iface image-credential-provider-bin-dir image-credential-provider-config image-service-endpoint
+		kube-proxy-arg kubelet-arg lb-server-port log node-external-dns node-external-ip node-internal-dns node-ip
+		node-label node-name node-taint nonroot-devices pause-image prefer-bundled-bin private-registry
+		protect-kernel-defaults resolv-conf rootless selinux server snapshotter token token-file v vmodule vpn-auth
+		vpn-auth-file with-node-id`)
+	// k3sServerOptions are those that agents do not have.
+	k3sServerOptions = words(`
+		advertise-address advertise-port agent-token agent-token-file apiserver-bind-address apiserver-port
+		cluster-cidr cluster-dns cluster-domain cluster-init cluster-reset cluster-reset-restore-path
+		datastore-cafile datastore-certfile datastore-endpoint datastore-keyfile default-local-storage-path disable
+		disable-agent disable-apiserver disable-cloud-controller disable-controller-manager disable-etcd
+		disable-helm-controller disable-kube-proxy disable-network-policy disable-scheduler egress-selector-mode
+		embedded-registry etcd-arg etcd-disable-snapshots etcd-expose-metrics etcd-s3 etcd-s3-access-key
+		etcd-s3-bucket etcd-s3-bucket-lookup-type etcd-s3-config-secret etcd-s3-endpoint etcd-s3-endpoint-ca
+		etcd-s3-folder etcd-s3-insecure etcd-s3-proxy etcd-s3-region etcd-s3-retention etcd-s3-secret-key
+		etcd-s3-session-token etcd-s3-skip-ssl-verify etcd-s3-timeout etcd-snapshot-compress etcd-snapshot-dir
+		etcd-snapshot-name etcd-snapshot-reconcile-interval etcd-snapshot-retention etcd-snapshot-schedule-cron
+		flannel-backend flannel-external-ip flannel-ip-masq-disable-random-fully flannel-ipv6-masq
+		helm-controller-arg helm-job-image https-listen-port kine-tls kube-apiserver-arg kube-cloud-controller-arg
+		kube-cloud-controller-manager-arg kube-controller-arg kube-controller-manager-arg kube-scheduler-arg
+		multi-cluster-cidr secrets-encryption secrets-encryption-provider service-cidr service-node-port-range
+		servicelb-namespace supervisor-metrics supervisor-port system-default-registry tls-san tls-san-security
+		write-kubeconfig write-kubeconfig-group write-kubeconfig-mode`)
+	// k3sAgentOptions are those that servers do not have.
+	k3sAgentOptions = words(`cluster-secret disable-apiserver-lb disable-selinux no-flannel`)
+)
+
+// k3sOwn are the options that the program states itself, with the key to use instead; empty where there is none.
+var k3sOwn = map[string]string{
+	"token": "k3sToken", "token-file": "k3sToken", "agent-token": "", "agent-token-file": "", "server": "",
+	"cluster-init": "", "cluster-reset": "",
+	"node-name": "pools.<name>.names", "node-ip": "network.addressing", "node-label": "labels", "node-taint": "taints",
+	"disable": "k3s.disable", "disable-default-registry-endpoint": "cluster.registryOptions.<name>.skipFallback",
+	"data-dir": "", "config": "", "flannel-backend": "", "cluster-cidr": "k3s.clusterCIDR",
+	"service-cidr": "k3s.serviceCIDR", "https-listen-port": "",
+	"write-kubeconfig": "", "write-kubeconfig-mode": "",
+	"supervisor-port": "", "apiserver-port": "", "with-node-id": "",
+	"datastore-endpoint": "", "disable-etcd": "", "disable-agent": "", "disable-apiserver": "",
+}
+
+// k3sListed are the releases that came out with v1.35.0+k3s1, by their minor version. Later ones may have more options.
+// Minor versions before these have no later releases.
+var k3sListed = map[uint64]uint64{31: 14, 32: 11, 33: 7, 34: 3, 35: 0}
+
+const oldestListed, newestListed = 31, 35
+
+func words(text string) []string { return strings.Fields(text) }
+
+// maybeMoreOptions says that a version of Kubernetes is newer than the options above.
+func maybeMoreOptions(version string) bool {
+	v, err := semver.ParseTolerant(version)
+
+	return err != nil || v.Minor > newestListed || v.Minor >= oldestListed && v.Patch > k3sListed[v.Minor]
 }

@@ -29,7 +29,8 @@ func TestFilesFormNoCycles(t *testing.T) {
 	below := []string{
 		"components", "components/etcd", "components/etcdbackup", "components/hookutil", "components/impact",
 		"components/k3sconfig", "components/kubeapi", "components/kubecomponents", "components/machineconfig",
-		"components/machineconfig/encode", "components/machineconfig/manifests", "components/plan",
+		"components/machineconfig/encode", "components/machineconfig/manifests", "components/machineconfig/patches",
+		"components/machineconfig/running", "components/plan",
 		"components/planner", "components/planner/cluster", "components/planner/placement", "components/preflight",
 		"components/preflight/checks", "components/preflight/hosts", "components/preflight/permissions",
 		"components/preflight/vms", "components/proxmoxapi", "components/proxmoxvm",

@@ -50,6 +50,19 @@ func TestImports(t *testing.T) {
 			[]string{"components/plan", "components/spec"},
 			[]string{"github.com/pulumi/", "net/http", "k8s.io/client-go"},
 		},
+		{
+			"components/machineconfig/patches",
+			[]string{
+				"components/kubecomponents", "components/machineconfig/encode", "components/machineconfig/manifests",
+				"components/plan", "components/spec", "components/talosimage",
+			},
+			[]string{"github.com/pulumi/", "net/http", "k8s.io/"},
+		},
+		{
+			"components/machineconfig/running",
+			[]string{"components/machineconfig", "components/machineconfig/manifests", "components/spec"},
+			[]string{"github.com/pulumi/", "net/http", "k8s.io/"},
+		},
 		{"components/machineconfig", []string{
 			"components/kubecomponents", "components/plan", "components/spec", "components/machineconfig/",
 			"components/talosimage",
@@ -106,9 +119,10 @@ func TestImports(t *testing.T) {
 		}, []string{"net/http", "k8s.io/", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout/talos/changes", []string{
 			"components/etcd", "components/hookutil", "components/impact", "components/kubeapi", "components/machineconfig",
-			"components/plan", "components/proxmoxvm", "components/proxmoxvm/vmidentity", "components/rollout",
-			"components/rollout/talos/bootstrap", "components/rollout/talos/cluster", "components/rollout/talos/health",
-			"components/spec", "components/talosapi", "components/talosimage", "components/wait",
+			"components/machineconfig/running", "components/plan", "components/proxmoxvm",
+			"components/proxmoxvm/vmidentity", "components/rollout", "components/rollout/talos/bootstrap",
+			"components/rollout/talos/cluster", "components/rollout/talos/health", "components/spec", "components/talosapi",
+			"components/talosimage", "components/wait",
 		}, []string{"net/http", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout/talos/cluster", []string{
 			"components/etcd", "components/etcdbackup", "components/hookutil", "components/kubeapi", "components/plan",

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/siderolabs/talos/pkg/machinery/config"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"go.yaml.in/yaml/v3"
@@ -42,7 +41,7 @@ func (s Setting) String() string {
 }
 
 // Settings compares two configurations, setting by setting, in the order of their paths.
-func Settings(before, after config.Provider) ([]Setting, error) {
+func Settings(before, after talosconfig.Provider) ([]Setting, error) {
 	was, err := flatten(before)
 	if err != nil {
 		return nil, err
@@ -113,7 +112,7 @@ func (v value) hide() bool {
 const redacted = "(secret)"
 
 // flatten lists the settings of all documents by their paths.
-func flatten(c config.Provider) (map[string]value, error) {
+func flatten(c talosconfig.Provider) (map[string]value, error) {
 	plain, err := leaves(c)
 	if err != nil {
 		return nil, err
@@ -132,7 +131,7 @@ func flatten(c config.Provider) (map[string]value, error) {
 	return all, nil
 }
 
-func leaves(c config.Provider) (map[string]string, error) {
+func leaves(c talosconfig.Provider) (map[string]string, error) {
 	data, err := c.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
 	if err != nil {
 		return nil, err

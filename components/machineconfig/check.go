@@ -14,6 +14,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"talos-proxmox/components/machineconfig/manifests"
+	"talos-proxmox/components/machineconfig/patches"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
@@ -72,9 +73,9 @@ func CheckPatches(s spec.Spec) (spec.Problems, error) {
 	for _, name := range slices.Sorted(maps.Keys(s.Pools)) {
 		given := s.Pools[name]
 		pool := plan.PlannedPool{Name: name, Role: given.Role, Patches: given.Patches}
-		add := func(node string, patches []spec.Patch) {
+		add := func(node string, own []spec.Patch) {
 			pool.Nodes = append(pool.Nodes, plan.Node{
-				Name: node, Pool: name, Role: given.Role, Disks: []plan.Disk{{Interface: "scsi0"}}, Patches: patches,
+				Name: node, Pool: name, Role: given.Role, Disks: []plan.Disk{{Interface: "scsi0"}}, Patches: own,
 			})
 		}
 
@@ -110,7 +111,7 @@ func (c *checker) checkPool(p *plan.Plan, pool plan.PlannedPool) error {
 		return fmt.Errorf("generating the configuration of pool %s: %w", pool.Name, err)
 	}
 
-	patches, err := poolPatches(p, pool)
+	shared, err := patches.OfPool(p, pool)
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (c *checker) checkPool(p *plan.Plan, pool plan.PlannedPool) error {
 	}
 
 	if tailscale != "" {
-		patches = slices.Insert(patches, 0, spec.Patch{Path: "tailscale", Origin: ownPatch, Text: tailscale})
+		shared = slices.Insert(shared, 0, spec.Patch{Path: "tailscale", Origin: patches.Own, Text: tailscale})
 	}
 
 	nodes := pool.Nodes
@@ -130,8 +131,8 @@ func (c *checker) checkPool(p *plan.Plan, pool plan.PlannedPool) error {
 		nodes = []plan.Node{{Name: "pool " + pool.Name, Pool: pool.Name, Role: pool.Role}}
 	}
 
-	shared := c.applyPatches(generated, patches, nodes[0])
-	planned := (&checker{}).applyPatches(generated, programPatches(patches), nodes[0])
+	rendered := c.applyPatches(generated, shared, nodes[0])
+	planned := (&checker{}).applyPatches(generated, programPatches(shared), nodes[0])
 
 	for _, node := range nodes {
 		var mine []spec.Patch
@@ -139,14 +140,14 @@ func (c *checker) checkPool(p *plan.Plan, pool plan.PlannedPool) error {
 		decided := clusterOverrides()
 
 		if len(pool.Nodes) > 0 {
-			if mine, err = nodePatches(p, node); err != nil {
+			if mine, err = patches.OfNode(p, node); err != nil {
 				return err
 			}
 
 			decided = slices.Concat(nodeOverrides(p, node), decided)
 		}
 
-		patched, all := c.applyPatches(shared, mine, node), slices.Concat(patches, mine)
+		patched, all := c.applyPatches(rendered, mine, node), slices.Concat(shared, mine)
 
 		warnings, err := validate(patched)
 		for _, fault := range faults(err) {

@@ -13,7 +13,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 
-	"talos-proxmox/components/machineconfig/encode"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/spec"
@@ -57,12 +56,7 @@ func TestFirewalls(t *testing.T) {
 			for _, pool := range p.Pools {
 				fmt.Fprintf(&b, "# Talos, pool %s\n", pool.Name)
 
-				for i, doc := range firewall(pool) {
-					text, err := encode.Document(doc)
-					if err != nil {
-						t.Fatal(err)
-					}
-
+				for i, text := range firewallPatches(t, p, pool) {
 					if i > 0 {
 						b.WriteString("---\n")
 					}
@@ -148,11 +142,27 @@ func TestNoFirewall(t *testing.T) {
 	s := walled(plantest.Talos112, withFlannel)
 	s.Environment = spec.EnvironmentLab
 
-	for _, pool := range plantest.New(t, s).Pools {
-		if docs, rules := firewall(pool), pool.FirewallRules(); docs != nil || rules != nil {
-			t.Error(docs, rules)
+	p := plantest.New(t, s)
+
+	for _, pool := range p.Pools {
+		if patches, rules := firewallPatches(t, p, pool), pool.FirewallRules(); len(patches) > 0 || rules != nil {
+			t.Error(patches, rules)
 		}
 	}
+}
+
+// firewallPatches are the patches of a pool that set up the firewall of Talos.
+func firewallPatches(t *testing.T, p *plan.Plan, pool plan.PlannedPool) []string {
+	t.Helper()
+
+	all, err := Patches(p, pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return slices.DeleteFunc(all, func(text string) bool {
+		return !strings.Contains(text, "kind: NetworkDefaultActionConfig\n") && !strings.Contains(text, "kind: NetworkRuleConfig\n")
+	})
 }
 
 // wire is something that goes over the network to a node.

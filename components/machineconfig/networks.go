@@ -3,6 +3,7 @@ package machineconfig
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
@@ -11,6 +12,18 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
+
+// ClusterNetworks names the networks of pods and services of a configuration, to compare and to show them.
+func ClusterNetworks(cfg talosconfig.Provider) string {
+	pods, services := clusterNetworksOf(cfg)
+
+	var names []string
+	for _, network := range slices.Concat(pods, services) {
+		names = append(names, network.String())
+	}
+
+	return strings.Join(names, ", ")
+}
 
 // clusterNetworksOf are the networks of pods and services; Talos refuses other texts by itself.
 func clusterNetworksOf(cfg talosconfig.Provider) (pods, services []netip.Prefix) {
@@ -24,15 +37,6 @@ func clusterNetworksOf(cfg talosconfig.Provider) (pods, services []netip.Prefix)
 	}
 
 	return valid(n.PodCIDRs()), valid(n.ServiceCIDRs())
-}
-
-func prefixTexts(prefixes []netip.Prefix) []string {
-	texts := make([]string, 0, len(prefixes))
-	for _, p := range prefixes {
-		texts = append(texts, p.String())
-	}
-
-	return texts
 }
 
 // checkAddresses: Talos takes no address of the networks of pods and services for that of a node, and these hide what

@@ -7,6 +7,7 @@ import (
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 
+	"talos-proxmox/components/machineconfig/patches"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/components/talosimage"
@@ -41,11 +42,7 @@ func clusterOverrides() []override {
 		{
 			what: "the networks of pods and services", remedy: "a running cluster keeps its networks: change them only before " +
 				"the cluster is created", shared: true,
-			value: func(c talosconfig.Provider) string {
-				pods, services := clusterNetworksOf(c)
-
-				return strings.Join(prefixTexts(slices.Concat(pods, services)), ", ")
-			},
+			value: ClusterNetworks,
 		},
 	}
 }
@@ -100,7 +97,7 @@ func linkOf(c talosconfig.Provider, node plan.Node) string {
 	}
 
 	for _, l := range c.NetworkCommonLinkConfigs() {
-		if l.Name() == talosimage.LinkName || l.Name() == linkAlias {
+		if l.Name() == talosimage.LinkName || l.Name() == patches.LinkAlias {
 			for _, a := range l.Addresses() {
 				messages = append(messages, a.Address().String())
 			}
@@ -112,7 +109,7 @@ func linkOf(c talosconfig.Provider, node plan.Node) string {
 
 // checkOverrides says which patch changes what the plan decides. Both configurations are of the same node: without the
 // operator's patches, and with all.
-func (c *checker) checkOverrides(overrides []override, planned, patched talosconfig.Provider, patches []spec.Patch,
+func (c *checker) checkOverrides(overrides []override, planned, patched talosconfig.Provider, all []spec.Patch,
 	node plan.Node,
 ) {
 	for _, o := range overrides {
@@ -123,7 +120,7 @@ func (c *checker) checkOverrides(overrides []override, planned, patched taloscon
 			continue
 		}
 
-		problem := blame(planned, operatorPatches(patches), node, "overrides "+o.what+" of the plan, "+decided, changes)
+		problem := blame(planned, operatorPatches(all), node, "overrides "+o.what+" of the plan, "+decided, changes)
 		problem.Remedy = o.remedy
 
 		// What holds for the cluster is not one thing here and another there.
@@ -140,13 +137,13 @@ func (c *checker) checkOverrides(overrides []override, planned, patched taloscon
 }
 
 // operatorPatches are the patches that the program does not make itself.
-func operatorPatches(patches []spec.Patch) []spec.Patch {
-	return slices.DeleteFunc(slices.Clone(patches), func(patch spec.Patch) bool { return patch.Origin == ownPatch })
+func operatorPatches(all []spec.Patch) []spec.Patch {
+	return slices.DeleteFunc(slices.Clone(all), func(patch spec.Patch) bool { return patch.Origin == patches.Own })
 }
 
 // programPatches are the patches that the program makes itself.
-func programPatches(patches []spec.Patch) []spec.Patch {
-	return slices.DeleteFunc(slices.Clone(patches), func(patch spec.Patch) bool { return patch.Origin != ownPatch })
+func programPatches(all []spec.Patch) []spec.Patch {
+	return slices.DeleteFunc(slices.Clone(all), func(patch spec.Patch) bool { return patch.Origin != patches.Own })
 }
 
 // clusterEndpoint is empty where the configuration has none.

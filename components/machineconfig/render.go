@@ -1,3 +1,6 @@
+// Package machineconfig renders what a plan means for Talos: configuration patches made from Talos' own types,
+// and their check by Talos' own validator. It is pure. No patch holds a secret, but those that Tailscale and
+// EtcdEncryption render.
 package machineconfig
 
 import (
@@ -16,17 +19,41 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"go.yaml.in/yaml/v3"
 
+	"talos-proxmox/components/machineconfig/patches"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
 
-func generateBase(p *plan.Plan, role spec.Role) (talosconfig.Provider, error) {
-	bundle, err := throwAway()
-	if err != nil {
-		return nil, err
+// Patches returns the configuration patches of a pool, in the order they are applied: the program's own, the operator's
+// for every node, the operator's for the pool.
+func Patches(p *plan.Plan, pool plan.PlannedPool) ([]string, error) {
+	all, err := patches.OfPool(p, pool)
+
+	return texts(all), err
+}
+
+// NodePatches returns what is particular to one node, in the order it is applied after the patches of its pool: the
+// program's own, the operator's for the node.
+func NodePatches(p *plan.Plan, node plan.Node) ([]string, error) {
+	all, err := patches.OfNode(p, node)
+
+	return texts(all), err
+}
+
+func texts(rendered []spec.Patch) []string {
+	all := make([]string, 0, len(rendered))
+	for _, patch := range rendered {
+		text := patch.Text
+		// The provider takes a text without these for the name of a file, and a file with that name may be a link to
+		// anywhere.
+		if !strings.ContainsAny(text, "\n ") {
+			text += "\n"
+		}
+
+		all = append(all, text)
 	}
 
-	return render(p, role, bundle)
+	return all
 }
 
 // FullConfiguration is the configuration of a node of a cluster that has these secrets, with all patches: what ops
@@ -38,23 +65,73 @@ func FullConfiguration(p *plan.Plan, node plan.Node, bundle *secrets.Bundle) (ta
 		return nil, err
 	}
 
-	patches, err := poolPatches(p, p.PoolOf(node))
+	shared, err := patches.OfPool(p, p.PoolOf(node))
 	if err != nil {
 		return nil, err
 	}
 
-	own, err := nodePatches(p, node)
+	own, err := patches.OfNode(p, node)
 	if err != nil {
 		return nil, err
 	}
 
-	for _, patch := range slices.Concat(patches, own) {
+	for _, patch := range slices.Concat(shared, own) {
 		if config, err = applyPatch(config, patch.Text); err != nil {
 			return nil, fmt.Errorf("%s: %w", patch.Origin, err)
 		}
 	}
 
 	return config, nil
+}
+
+// Applied is the configuration that a node was given: that of its pool with the patches that are its own. Its errors
+// quote no values, which may be secret.
+func Applied(pool string, patches []string) (talosconfig.Provider, error) {
+	var loaded []configpatcher.Patch
+
+	for _, text := range patches {
+		patch, err := configpatcher.LoadPatch([]byte(text))
+		if err != nil {
+			return nil, fmt.Errorf("a patch cannot be read: %s", keysOnly(err))
+		}
+
+		loaded = append(loaded, patch)
+	}
+
+	out, err := configpatcher.Apply(configpatcher.WithBytes([]byte(pool)), loaded)
+	if err != nil {
+		return nil, fmt.Errorf("the configuration cannot be patched: %s", keysOnly(err))
+	}
+
+	applied, err := out.Config()
+	if err != nil {
+		return nil, fmt.Errorf("the configuration cannot be read: %s", keysOnly(err))
+	}
+
+	return applied, nil
+}
+
+// Identity is the name and the role of the node that a configuration was given to.
+func Identity(c talosconfig.Provider) (name string, role spec.Role) {
+	if h := c.NetworkHostnameConfig(); h != nil {
+		name = h.Hostname()
+	}
+
+	role = spec.RoleWorker
+	if c.Machine().Type().IsControlPlane() {
+		role = spec.RoleControlPlane
+	}
+
+	return name, role
+}
+
+func generateBase(p *plan.Plan, role spec.Role) (talosconfig.Provider, error) {
+	bundle, err := throwAway()
+	if err != nil {
+		return nil, err
+	}
+
+	return render(p, role, bundle)
 }
 
 // render generates the configuration of a role, without patches.

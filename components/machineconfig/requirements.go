@@ -8,6 +8,7 @@ import (
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
+	"talos-proxmox/components/machineconfig/patches"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/spec"
 )
@@ -36,9 +37,9 @@ func requirements(p *plan.Plan) []requirement {
 
 	all = append(all, requirement{
 		rule: "the kubelet does not register a node with a duplicate taint: the taints of the pool are in " +
-			registerWithTaints + " already",
+			patches.RegisterWithTaints + " already",
 		broken: func(cfg talosconfig.Provider) bool {
-			all, _ := cfg.K8sKubeletConfig().ExtraConfig()[registerWithTaints].([]any)
+			all, _ := cfg.K8sKubeletConfig().ExtraConfig()[patches.RegisterWithTaints].([]any)
 
 			return slices.ContainsFunc(all, func(taint any) bool {
 				return len(slices.DeleteFunc(slices.Clone(all), func(other any) bool { return !sameTaint(taint, other) })) > 1

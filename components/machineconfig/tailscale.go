@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/runtime/extensions"
 
 	"talos-proxmox/components/machineconfig/encode"
@@ -51,4 +52,31 @@ func Tailscale(p *plan.Plan, pool plan.PlannedPool, key string) (string, error) 
 	}
 
 	return encode.Document(doc)
+}
+
+// LoginServer is the control server of the tailnet that a node joins, empty for Tailscale's own. member says whether it
+// joins one.
+func LoginServer(cfg talosconfig.Provider) (server string, member bool) {
+	for _, service := range cfg.ExtensionServiceConfigs() {
+		if service.Name() != tailscaleService {
+			continue
+		}
+
+		member = true
+
+		for _, variable := range service.Environment() {
+			args, found := strings.CutPrefix(variable, tailscaleArgs)
+			if !found {
+				continue
+			}
+
+			for _, arg := range strings.Fields(args) {
+				if given, found := strings.CutPrefix(arg, loginServerArg); found {
+					server = given
+				}
+			}
+		}
+	}
+
+	return server, member
 }

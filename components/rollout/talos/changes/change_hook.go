@@ -7,7 +7,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/impact"
-	"talos-proxmox/components/machineconfig"
+	"talos-proxmox/components/machineconfig/running"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/spec"
 )
@@ -32,7 +32,7 @@ func (r *Changes) warnOfRunning(c nodeChange, found evaluation) {
 		return
 	}
 
-	for _, warning := range machineconfig.RunningWarnings(found.running.Configuration, c.wanted) {
+	for _, warning := range running.Warnings(found.running.Configuration, c.wanted) {
 		if _, again := r.warned.LoadOrStore(warning.String(), true); !again {
 			r.Warn(warning.String())
 		}

@@ -17,6 +17,7 @@ import (
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/machineconfig"
+	"talos-proxmox/components/machineconfig/running"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
@@ -294,11 +295,11 @@ func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
 }
 
 // checkRunning refuses what Talos accepts for a node that runs, and what would harm it later.
-func (r *Changes) checkRunning(c nodeChange, running talosapi.System) error {
-	err := machineconfig.CheckRunningEncryption(running.Configuration, c.wanted, running.Volumes, r.encryptionRemedy())
+func (r *Changes) checkRunning(c nodeChange, now talosapi.System) error {
+	err := running.CheckEncryption(now.Configuration, c.wanted, now.Volumes, r.encryptionRemedy())
 
 	if c.node.Role == spec.RoleControlPlane {
-		err = errors.Join(err, machineconfig.CheckRunningNetwork(running.Configuration, c.wanted))
+		err = errors.Join(err, running.CheckNetwork(now.Configuration, c.wanted))
 	}
 
 	return err

@@ -1,4 +1,4 @@
-package machineconfig
+package running
 
 import (
 	"strings"
@@ -9,11 +9,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/planner/plantest"
+	"talos-proxmox/components/spec"
 )
 
-// TestRunningWarnings: what a change does not do by itself is said, of nodes that have something to lose.
-func TestRunningWarnings(t *testing.T) {
+// TestWarnings: what a change does not do by itself is said, of nodes that have something to lose.
+func TestWarnings(t *testing.T) {
 	const (
 		proxy = "cluster.cni.kubeProxy: Talos stops installing kube-proxy, and does not remove it from a cluster that runs (given: " +
 			"false); after the update, when the CNI serves Services in its place, run: kubectl --namespace kube-system delete " +
@@ -54,7 +56,7 @@ func TestRunningWarnings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, warning := range RunningWarnings(c.running, c.wanted) {
+			for _, warning := range Warnings(c.running, c.wanted) {
 				got = append(got, warning.String())
 			}
 
@@ -88,10 +90,11 @@ func runs(t *testing.T, role string, proxy bool) talosconfig.Provider {
 func joins(t *testing.T, server string) talosconfig.Provider {
 	t.Helper()
 
-	s := tailnet(plantest.Talos112)
-	s.Tailscale.LoginServer = server
+	s := plantest.Atlas(plantest.Talos112)
+	s.Tailscale = &spec.Tailscale{Pools: []string{"control"}, LoginServer: server}
+	s.Provided.TailscaleKey = true
 	p := plantest.New(t, s)
-	document, err := Tailscale(p, p.Pools[0], "tskey-auth-a")
+	document, err := machineconfig.Tailscale(p, p.Pools[0], "tskey-auth-a")
 	require.NoError(t, err)
 
 	cfg, err := configloader.NewFromBytes([]byte(minimal + "---\n" + document))

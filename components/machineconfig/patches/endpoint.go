@@ -1,4 +1,4 @@
-package machineconfig
+package patches
 
 import (
 	"fmt"
@@ -18,9 +18,9 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// linkAlias is what Talos is told to call the link with the node's address, whose own name depends on the machine type
+// LinkAlias is what Talos is told to call the link with the node's address, whose own name depends on the machine type
 // and the kernel arguments.
-const linkAlias = "lan"
+const LinkAlias = "lan"
 
 // virtualIP has a control plane compete for the shared address. It is a document of its own since Talos 1.12.
 func virtualIP(contract *talosconfig.VersionContract, p *plan.Plan, node plan.Node) ([]config.Document, error) {
@@ -36,11 +36,11 @@ func virtualIP(contract *talosconfig.VersionContract, p *plan.Plan, node plan.No
 			return nil, fmt.Errorf("selecting the link of %s: %w", node.Name, err)
 		}
 
-		alias := network.NewLinkAliasConfigV1Alpha1(linkAlias)
+		alias := network.NewLinkAliasConfigV1Alpha1(LinkAlias)
 		alias.Selector.Match = match
 
 		vip := network.NewLayer2VIPConfigV1Alpha1(p.VIP.String())
-		vip.LinkName = linkAlias
+		vip.LinkName = LinkAlias
 
 		return []config.Document{alias, vip}, nil
 	}

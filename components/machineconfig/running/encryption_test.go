@@ -1,20 +1,23 @@
-package machineconfig
+package running
 
 import (
 	"testing"
+	"time"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	blockres "github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/spec"
 )
 
-// TestRunningEncryption: what Talos would not open at the next boot is refused before it is applied.
-func TestRunningEncryption(t *testing.T) {
+// TestEncryption: what Talos would not open at the next boot is refused before it is applied.
+func TestEncryption(t *testing.T) {
 	const (
 		other   = "cluster.encryption: does not change on a node that runs: its volume "
 		lost    = ", and Talos would not open it at the next boot (given: "
@@ -89,7 +92,7 @@ func TestRunningEncryption(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := CheckRunningEncryption(c.running, c.wanted, c.statuses, "undo")
+			err := CheckEncryption(c.running, c.wanted, c.statuses, "undo")
 			if c.refused == "" {
 				assert.NoError(t, err)
 
@@ -102,9 +105,9 @@ func TestRunningEncryption(t *testing.T) {
 	}
 }
 
-// TestRunningEncryptionOfPlans: what the program renders for a cluster is compared in the form of its version.
-func TestRunningEncryptionOfPlans(t *testing.T) {
-	bundle, err := throwAway()
+// TestEncryptionOfPlans: what the program renders for a cluster is compared in the form of its version.
+func TestEncryptionOfPlans(t *testing.T) {
+	bundle, err := secrets.NewBundle(secrets.NewFixedClock(time.Now()), talosconfig.TalosVersion1_12)
 	require.NoError(t, err)
 
 	for name, versions := range map[string]spec.Versions{
@@ -115,16 +118,16 @@ func TestRunningEncryptionOfPlans(t *testing.T) {
 				s := plantest.Atlas(versions)
 				s.Cluster.Encryption = encryption
 				p := plantest.New(t, s)
-				cfg, err := FullConfiguration(p, p.Nodes()[0], bundle)
+				cfg, err := machineconfig.FullConfiguration(p, p.Nodes()[0], bundle)
 				require.NoError(t, err)
 
 				return cfg
 			}
 
-			assert.NoError(t, CheckRunningEncryption(rendered(""), rendered(""), nil, ""))
-			assert.NoError(t, CheckRunningEncryption(rendered("nodeID"), rendered("nodeID"), nil, ""))
-			assert.Error(t, CheckRunningEncryption(rendered(""), rendered("nodeID"), nil, ""))
-			assert.Error(t, CheckRunningEncryption(rendered("nodeID"), rendered(""), nil, ""))
+			assert.NoError(t, CheckEncryption(rendered(""), rendered(""), nil, ""))
+			assert.NoError(t, CheckEncryption(rendered("nodeID"), rendered("nodeID"), nil, ""))
+			assert.Error(t, CheckEncryption(rendered(""), rendered("nodeID"), nil, ""))
+			assert.Error(t, CheckEncryption(rendered("nodeID"), rendered(""), nil, ""))
 		})
 	}
 }

@@ -1,7 +1,6 @@
-// Package machineconfig renders what a plan means for Talos: configuration patches made from Talos' own types,
-// and their check by Talos' own validator. It is pure. No patch holds a secret, but those that Tailscale and
-// EtcdEncryption render.
-package machineconfig
+// Package patches renders a plan as configuration patches of Talos, made from Talos' own types: what the nodes of a
+// pool share, and what each has of its own. No patch holds a secret.
+package patches
 
 import (
 	"encoding/json"
@@ -25,42 +24,12 @@ import (
 	"talos-proxmox/components/talosimage"
 )
 
-// Patches returns the configuration patches of a pool, in the order they are applied: the program's own, the operator's
-// for every node, the operator's for the pool.
-func Patches(p *plan.Plan, pool plan.PlannedPool) ([]string, error) {
-	patches, err := poolPatches(p, pool)
+// Own is the name of a patch that the program adds itself.
+const Own = "the program's own patch"
 
-	return texts(patches), err
-}
-
-// NodePatches returns what is particular to one node, in the order it is applied after the patches of its pool: the
-// program's own, the operator's for the node.
-func NodePatches(p *plan.Plan, node plan.Node) ([]string, error) {
-	patches, err := nodePatches(p, node)
-
-	return texts(patches), err
-}
-
-// ownPatch is the name of a patch that the program adds itself.
-const ownPatch = "the program's own patch"
-
-func texts(patches []spec.Patch) []string {
-	all := make([]string, 0, len(patches))
-	for _, patch := range patches {
-		text := patch.Text
-		// The provider takes a text without these for the name of a file, and a file with that name may be a link to
-		// anywhere.
-		if !strings.ContainsAny(text, "\n ") {
-			text += "\n"
-		}
-
-		all = append(all, text)
-	}
-
-	return all
-}
-
-func poolPatches(p *plan.Plan, pool plan.PlannedPool) ([]spec.Patch, error) {
+// OfPool are the patches of a pool, in the order they are applied: the program's own, the operator's for every node,
+// the operator's for the pool.
+func OfPool(p *plan.Plan, pool plan.PlannedPool) ([]spec.Patch, error) {
 	contract, err := talosconfig.ParseContractFromVersion(p.ContractVersion())
 	if err != nil {
 		return nil, fmt.Errorf("version %s: %w", p.ContractVersion(), err)
@@ -87,29 +56,15 @@ func poolPatches(p *plan.Plan, pool plan.PlannedPool) ([]spec.Patch, error) {
 	// and what is not there cannot be taken off.
 	if p.LoadBalancer != nil && p.SchedulableControls && pool.Role == spec.RoleControlPlane &&
 		contract.AddExcludeFromExternalLoadBalancer() {
-		patches = append(patches, spec.Patch{Path: "pools." + pool.Name, Origin: ownPatch, Text: announced})
+		patches = append(patches, spec.Patch{Path: "pools." + pool.Name, Origin: Own, Text: announced})
 	}
 
 	return slices.Concat(patches, p.Patches, pool.Patches), nil
 }
 
-// own are documents of the program's, each a patch.
-func own(pool string, docs []config.Document) ([]spec.Patch, error) {
-	var patches []spec.Patch
-
-	for _, doc := range docs {
-		text, err := encode.Document(doc)
-		if err != nil {
-			return nil, err
-		}
-
-		patches = append(patches, spec.Patch{Path: "pools." + pool, Origin: ownPatch, Text: text})
-	}
-
-	return patches, nil
-}
-
-func nodePatches(p *plan.Plan, node plan.Node) ([]spec.Patch, error) {
+// OfNode are the patches of one node alone, in the order they are applied after those of its pool: the program's own,
+// the operator's for the node.
+func OfNode(p *plan.Plan, node plan.Node) ([]spec.Patch, error) {
 	contract, err := talosconfig.ParseContractFromVersion(p.ContractVersion())
 	if err != nil {
 		return nil, fmt.Errorf("version %s: %w", p.ContractVersion(), err)
@@ -144,6 +99,22 @@ func nodePatches(p *plan.Plan, node plan.Node) ([]spec.Patch, error) {
 	}
 
 	return append(patches, node.Patches...), nil
+}
+
+// own are documents of the program's, each a patch.
+func own(pool string, docs []config.Document) ([]spec.Patch, error) {
+	var patches []spec.Patch
+
+	for _, doc := range docs {
+		text, err := encode.Document(doc)
+		if err != nil {
+			return nil, err
+		}
+
+		patches = append(patches, spec.Patch{Path: "pools." + pool, Origin: Own, Text: text})
+	}
+
+	return patches, nil
 }
 
 // base is what all nodes of a pool share.
@@ -286,7 +257,7 @@ func limitToKubelet(m *v1alpha1.MachineConfig, node plan.Node) error {
 		return nil
 	}
 
-	text, err := json.Marshal(map[string]any{registerWithTaints: taints})
+	text, err := json.Marshal(map[string]any{RegisterWithTaints: taints})
 	if err != nil {
 		return err
 	}
@@ -296,8 +267,8 @@ func limitToKubelet(m *v1alpha1.MachineConfig, node plan.Node) error {
 	return json.Unmarshal(text, &m.MachineKubelet.KubeletExtraConfig.Object)
 }
 
-// registerWithTaints is the setting of the kubelet's configuration for the taints of a node that is not registered yet.
-const registerWithTaints = "registerWithTaints"
+// RegisterWithTaints is the setting of the kubelet's configuration for the taints of a node that is not registered yet.
+const RegisterWithTaints = "registerWithTaints"
 
 // staticNetwork is the address that a node had by reservation so far. The link is told by its MAC address, for what it
 // is called depends on the image.

@@ -1,4 +1,4 @@
-package machineconfig
+package patches
 
 import (
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"

@@ -1,4 +1,7 @@
-package machineconfig
+// Package running compares the configuration that a node of Talos runs with the one that it is to get: what Talos takes
+// and would harm the node or the cluster later is refused, what does not have the expected effect is warned of. It is
+// pure.
+package running
 
 import (
 	"maps"
@@ -13,13 +16,13 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// CheckRunningEncryption refuses to give a node a configuration that does not open the volumes that it has. Talos
+// CheckEncryption refuses to give a node a configuration that does not open the volumes that it has. Talos
 // encrypts a volume when it creates it, and never later: at the next boot it finds a file system where it expects LUKS,
 // or the other way round, or has no key that fits, and does not start (Talos: block/internal/volumes/encrypt.go). Of
 // STATE, Talos keeps how to open it in META as soon as the configuration is active, so that the node does not find its
 // configuration any more. statuses are those of the node's volumes, by their ID; a volume of which there is none is
 // taken to be as the running configuration says. remedy says what to do instead of the change.
-func CheckRunningEncryption(
+func CheckEncryption(
 	running, wanted talosconfig.Provider, statuses map[string]blockres.VolumeStatusSpec, remedy string,
 ) error {
 	now, later := keysOfVolumes(running), keysOfVolumes(wanted)

@@ -1,4 +1,4 @@
-package machineconfig
+package running
 
 import (
 	"testing"
@@ -12,8 +12,8 @@ import (
 	"talos-proxmox/components/machineconfig/manifests"
 )
 
-// TestRunningNetwork: Talos takes another CNI and other networks, and removes nothing.
-func TestRunningNetwork(t *testing.T) {
+// TestNetwork: Talos takes another CNI and other networks, and removes nothing.
+func TestNetwork(t *testing.T) {
 	configured := func(cni, pods string) talosconfig.Provider {
 		cfg, err := container.New(&v1alpha1.Config{ClusterConfig: &v1alpha1.ClusterConfig{
 			ClusterNetwork: &v1alpha1.ClusterNetworkConfig{
@@ -63,7 +63,7 @@ func TestRunningNetwork(t *testing.T) {
 		"other networks":             {configured("none", "10.244.0.0/16"), configured("none", "10.200.0.0/16"), "which has 10.244.0.0/16, 10.96.0.0/12"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := CheckRunningNetwork(c.is, c.want)
+			err := CheckNetwork(c.is, c.want)
 			if c.refused == "" {
 				assert.NoError(t, err)
 			} else {

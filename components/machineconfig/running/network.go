@@ -1,4 +1,4 @@
-package machineconfig
+package running
 
 import (
 	"slices"
@@ -7,16 +7,17 @@ import (
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
+	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/machineconfig/manifests"
 	"talos-proxmox/components/spec"
 )
 
-// CheckRunningNetwork refuses to give a control plane that runs another network: Talos removes no CNI, and what has
+// CheckNetwork refuses to give a control plane that runs another network: Talos removes no CNI, and what has
 // addresses of the old networks of pods and services keeps them.
-func CheckRunningNetwork(running, wanted talosconfig.Provider) error {
+func CheckNetwork(running, wanted talosconfig.Provider) error {
 	const remedy = "put it back; or, to migrate by hand, change it on the control planes with talosctl first"
 
-	is, want := CNI(running), CNI(wanted)
+	is, want := machineconfig.CNI(running), machineconfig.CNI(wanted)
 
 	switch {
 	case is == constants.FlannelCNI && want != is:
@@ -31,11 +32,9 @@ func CheckRunningNetwork(running, wanted talosconfig.Provider) error {
 		}
 	}
 
-	pods, services := clusterNetworksOf(running)
-	wantedPods, wantedServices := clusterNetworksOf(wanted)
-	has := strings.Join(prefixTexts(slices.Concat(pods, services)), ", ")
+	has := machineconfig.ClusterNetworks(running)
 
-	if want := strings.Join(prefixTexts(slices.Concat(wantedPods, wantedServices)), ", "); want != has {
+	if want := machineconfig.ClusterNetworks(wanted); want != has {
 		return spec.Problem{
 			Path: "cluster.patches", Rule: "the networks of pods and services do not change on a cluster that runs, which " +
 				"has " + has, Value: want, Remedy: remedy,

@@ -1,4 +1,4 @@
-package machineconfig
+package patches
 
 import (
 	"fmt"
@@ -109,7 +109,7 @@ func registryMirrors(contract *talosconfig.VersionContract, p *plan.Plan, m *v1a
 	return docs, nil
 }
 
-// stated is nil for what is the default.
+// explicit is nil for what is the default.
 func explicit(v bool) *bool {
 	if !v {
 		return nil

@@ -1,16 +1,15 @@
-package machineconfig
+package running
 
 import (
-	"strings"
-
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 
+	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/spec"
 )
 
-// RunningWarnings are the changes that a running node takes, and that do not have the effect alone that an operator
+// Warnings are the changes that a running node takes, and that do not have the effect alone that an operator
 // expects of them.
-func RunningWarnings(running, wanted talosconfig.Provider) []spec.Problem {
+func Warnings(running, wanted talosconfig.Provider) []spec.Problem {
 	var found []spec.Problem
 
 	if wanted.Machine().Type().IsControlPlane() && running.K8sProxyConfig().Enabled() &&
@@ -34,8 +33,8 @@ func RunningWarnings(running, wanted talosconfig.Provider) []spec.Problem {
 		})
 	}
 
-	before, member := loginServer(running)
-	after, stays := loginServer(wanted)
+	before, member := machineconfig.LoginServer(running)
+	after, stays := machineconfig.LoginServer(wanted)
 
 	if member && stays && before != after {
 		if after == "" {
@@ -61,31 +60,4 @@ func kubeVIP(cfg talosconfig.Provider) string {
 	}
 
 	return ""
-}
-
-// loginServer is the control server of the tailnet that a node joins, empty for Tailscale's own. member says whether it
-// joins one.
-func loginServer(cfg talosconfig.Provider) (server string, member bool) {
-	for _, service := range cfg.ExtensionServiceConfigs() {
-		if service.Name() != tailscaleService {
-			continue
-		}
-
-		member = true
-
-		for _, variable := range service.Environment() {
-			args, found := strings.CutPrefix(variable, tailscaleArgs)
-			if !found {
-				continue
-			}
-
-			for _, arg := range strings.Fields(args) {
-				if given, found := strings.CutPrefix(arg, loginServerArg); found {
-					server = given
-				}
-			}
-		}
-	}
-
-	return server, member
 }

@@ -83,7 +83,7 @@ func TakesWrites(members []Member) bool {
 	return Led(members) && !slices.ContainsFunc(members, func(m Member) bool { return m.alarm() != nil })
 }
 
-// votes counts the voting members, and those of them that are well.
+// votes counts the voting members, and those of them that are healthy.
 func votes(members []Member) (all, healthy int) {
 	for _, m := range members {
 		if m.Learner {
@@ -100,7 +100,7 @@ func votes(members []Member) (all, healthy int) {
 	return all, healthy
 }
 
-// QuorumText says what is left of etcd while one of so many voting members is away.
+// QuorumText says what is left of etcd while one of so many voting members is unavailable.
 func QuorumText(voters int) string {
 	need := QuorumSize(voters)
 
@@ -192,7 +192,7 @@ func (e MissingError) Error() string {
 }
 
 // CanStop says why a member of which nothing is known may not be taken down, nil when it may: where etcd goes on and
-// too few of the others are well, it is what etcd goes on with.
+// too few of the others are healthy, it is what etcd goes on with.
 func CanStop(members []Member, name string) error {
 	_, healthy := votes(slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Name == name }))
 	voters := Voters(members)

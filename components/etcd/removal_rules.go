@@ -12,9 +12,9 @@ import (
 type MemberRemoval struct {
 	// Members are all that there are.
 	Members []Member
-	// Leaving are the names of those who go.
+	// Leaving are the names of the members to remove.
 	Leaving []string
-	// Dead are the names of those who need not be asked.
+	// Dead are the names of members declared dead: their health does not matter.
 	Dead []string
 }
 

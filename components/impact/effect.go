@@ -26,7 +26,7 @@ const (
 	EffectUnknown Effect = "unknown"
 )
 
-// Down says whether the node is away for a while.
+// Down says whether the node is unavailable for a while.
 func (e Effect) Down() bool { return e == EffectReboot || e == EffectUpgrade || e == EffectReplace }
 
 // Vanilla is the schematic of an image without extensions and kernel arguments.
@@ -97,7 +97,7 @@ func (c Change) Evaluate() (Effect, string, error) {
 		return EffectNone, "nothing is applied",
 			fmt.Errorf("%w; correct the patches, or the configuration key in question", c.Rejected)
 	case c.Upgrades():
-		return EffectUpgrade, c.upgradeWhy(), c.upgradable()
+		return EffectUpgrade, c.upgradeWhy(), c.checkUpgrade()
 	}
 
 	why := c.liveWhy()
@@ -111,25 +111,25 @@ func (c Change) Evaluate() (Effect, string, error) {
 			"lifecycle.apply: noReboot forbids changes that need a reboot, and this one does (%s); revert it, or "+
 				"set auto or staged", why)
 	case c.Reboot && c.Apply == spec.ApplyStaged:
-		return EffectLive, "kept for the next reboot: " + why, c.kubernetes()
+		return EffectLive, "kept for the next reboot: " + why, c.checkKubernetesPath()
 	case c.Reboot:
-		return EffectReboot, why, c.kubernetes()
+		return EffectReboot, why, c.checkKubernetesPath()
 	case len(c.Settings) > 0:
-		return EffectLive, why, c.kubernetes()
+		return EffectLive, why, c.checkKubernetesPath()
 	default:
 		return EffectNone, "it already has this configuration", nil
 	}
 }
 
-func (c Change) kubernetes() error {
+func (c Change) checkKubernetesPath() error {
 	return upgradepath.Check(
 		upgradepath.Versions{Talos: c.Now.Talos, Kubernetes: c.Now.Kubernetes},
 		upgradepath.Versions{Talos: c.Now.Talos, Kubernetes: c.Wanted.Kubernetes},
 	)
 }
 
-// upgradable holds what an upgrade in place can do.
-func (c Change) upgradable() error {
+// checkUpgrade checks that an upgrade in place can do what is wanted.
+func (c Change) checkUpgrade() error {
 	errs := []error{upgradepath.Check(
 		upgradepath.Versions{Talos: c.Now.Talos, Kubernetes: c.Now.Kubernetes},
 		upgradepath.Versions{Talos: c.Wanted.Talos, Kubernetes: c.Wanted.Kubernetes},
@@ -212,15 +212,15 @@ func orNone(s string) string {
 	return s
 }
 
-// named is how many settings are named before they are counted.
-const named = 3
+// maxNamedSettings is how many settings are named before they are counted.
+const maxNamedSettings = 3
 
 func (c Change) liveWhy() string {
 	var why []string
 
 	for i, s := range c.Settings {
-		if i == named && len(c.Settings) > named+1 {
-			why = append(why, fmt.Sprintf("%d more", len(c.Settings)-named))
+		if i == maxNamedSettings && len(c.Settings) > maxNamedSettings+1 {
+			why = append(why, fmt.Sprintf("%d more", len(c.Settings)-maxNamedSettings))
 
 			break
 		}

@@ -20,7 +20,8 @@ type NodeImpact struct {
 	Now    string `json:"now,omitempty"`
 	Wanted string `json:"wanted,omitempty"`
 	Effect Effect `json:"effect"`
-	// Order is the turn in which the node is away: nodes of one turn are at the same time. 0: it is not, or not in a turn.
+	// Order is the turn in which the node is unavailable: nodes of one turn are at the same time. 0: it is not, or not in
+	// a turn.
 	Order int `json:"order,omitempty"`
 	// Quorum is what is left of etcd meanwhile; empty where that does not change.
 	Quorum string `json:"quorum,omitempty"`
@@ -30,7 +31,7 @@ type NodeImpact struct {
 	Refused string `json:"refused,omitempty"`
 	// Settings are what differs in the machine configuration, or of labels and taints.
 	Settings []Setting `json:"settings,omitempty"`
-	// Limits bound how many nodes are away with it.
+	// Limits bound how many nodes are unavailable with it.
 	Limits Limits `json:"limits"`
 	// Kubernetes says that the node goes to another version of Kubernetes: one node after the other does, even where none
 	// is down for it.
@@ -70,7 +71,7 @@ func (r *NodeImpact) Refuse(why error) error {
 	return fmt.Errorf("%s: %w", r.Node, why)
 }
 
-// Limits bound how many workers are away at the same time.
+// Limits bound how many workers are unavailable at the same time.
 type Limits struct {
 	// MaxUnavailable is at least 1.
 	MaxUnavailable int `json:"maxUnavailable"`

@@ -79,7 +79,7 @@ func (r *resolver) resolve() *plan.Plan {
 	r.CheckAddonVolumes(p)
 	r.CheckWorkerConfiguration(p)
 	r.openPools(p)
-	r.CheckLeaving(p)
+	r.ResolveRemovals(p)
 
 	p.Endpoint = r.Endpoint(p)
 	p.Steps = plan.StepsOf(p)

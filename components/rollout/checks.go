@@ -16,18 +16,18 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// awaitedError is why a node is not taken down before others have joined that this update sets up. It is not waited for
-// that with the limiter: what is set up may need it.
-type awaitedError struct{ error }
+// waitingForJoinError is why a node is not taken down before others have joined that this update sets up. It is not
+// waited for that with the limiter: what is set up may need it.
+type waitingForJoinError struct{ error }
 
 // Unwrap returns the reason.
-func (e awaitedError) Unwrap() error { return e.error }
+func (e waitingForJoinError) Unwrap() error { return e.error }
 
-// IsAwaited says that a node is not taken down only because others have yet to join that this update sets up.
-func IsAwaited(err error) bool { return errors.As(err, new(awaitedError)) }
+// IsWaitingForJoin says that a node is not taken down only because others have yet to join that this update sets up.
+func IsWaitingForJoin(err error) bool { return errors.As(err, new(waitingForJoinError)) }
 
 // WaitHealthy waits until a check holds. What has failed for three times lifecycle.settleTimeout is the error: another
-// node may just be rejoining. One for which IsAwaited holds is one at once.
+// node may just be rejoining. One for which IsWaitingForJoin holds is one at once.
 func WaitHealthy(ctx context.Context, p *plan.Plan, progress wait.Reporter, what string,
 	check func(context.Context) error,
 ) error {
@@ -35,7 +35,7 @@ func WaitHealthy(ctx context.Context, p *plan.Plan, progress wait.Reporter, what
 
 	return wait.Until(ctx, p.ReadyTimeout, progress, func(context.Context) error {
 		err := check(ctx)
-		if err == nil || IsAwaited(err) || grace.Expired() {
+		if err == nil || IsWaitingForJoin(err) || grace.Expired() {
 			return err
 		}
 
@@ -73,14 +73,14 @@ func (s Scope) CheckEtcd(members []etcd.Member, name string, e impact.Effect) er
 	}
 
 	if s.allJoin(missing.Names) && !s.isAddressAwaited(name) {
-		return awaitedError{err}
+		return waitingForJoinError{err}
 	}
 
 	return missingError{err}
 }
 
-// isAddressAwaited says that the others are configured with the address of a control plane that is known only after its
-// VM was changed: nothing that the change waits for may need it.
+// isAddressAwaited says that other nodes' configuration contains this control plane's address, which is known only
+// after its VM has changed; waiting for them here would deadlock.
 func (s Scope) isAddressAwaited(name string) bool {
 	first := s.Plan.ControlPlanes()[0]
 
@@ -127,7 +127,7 @@ func (s Scope) CheckWorkers(nodes []kubeapi.Node, name string) error {
 	// Of those that are missing, only what this update sets up is worth waiting for.
 	stay := slices.DeleteFunc(slices.Clone(missing), func(name string) bool { return s.allJoin([]string{name}) })
 	if len(notReady)+len(cordoned)+len(stay) < s.Plan.MaxUnavailable {
-		return awaitedError{err}
+		return waitingForJoinError{err}
 	}
 
 	if len(notReady)+len(cordoned) < s.Plan.MaxUnavailable {
@@ -137,8 +137,8 @@ func (s Scope) CheckWorkers(nodes []kubeapi.Node, name string) error {
 	return err
 }
 
-// isMissing says that a worker that Kubernetes does not know is away, and not yet to come for the first time. One in
-// lifecycle.forceRemove is known to be dead: the operator does without it.
+// isMissing says that a worker that Kubernetes does not know is unavailable, and not yet to come for the first time.
+// One in lifecycle.forceRemove is known to be dead: the operator does without it.
 func (s Scope) isMissing(n plan.Node) bool {
 	if s.Plan.DeclaredDead(n.Name) {
 		return false

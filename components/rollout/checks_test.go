@@ -86,7 +86,7 @@ func TestMissingWorkers(t *testing.T) {
 			}
 
 			require.EqualError(t, err, missing)
-			assert.Equal(t, test.awaited, IsAwaited(err))
+			assert.Equal(t, test.awaited, IsWaitingForJoin(err))
 		})
 	}
 }
@@ -123,7 +123,7 @@ func TestCheckEtcd(t *testing.T) {
 
 			err := s.CheckEtcd(members, "c2", impact.EffectReboot)
 			require.ErrorContains(t, err, "etcd has only two of its 3 planned members (missing: c1)")
-			assert.Equal(t, test.awaited, IsAwaited(err))
+			assert.Equal(t, test.awaited, IsWaitingForJoin(err))
 
 			require.NoError(t, s.CheckEtcd(append(members, etcd.Member{Name: "c1"}), "c2", impact.EffectReboot))
 		})

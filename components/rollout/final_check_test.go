@@ -25,7 +25,7 @@ type system struct {
 	members []string
 }
 
-func (system) Restart(plan.Node) Cluster { return nil }
+func (system) Restart(plan.Node) Node { return nil }
 
 func (system) PreviewRestart(context.Context, plan.Node) string { return "" }
 

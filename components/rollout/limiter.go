@@ -101,7 +101,7 @@ func (l *Limiter) waitForTurn(
 			return fmt.Errorf("%s: not started: %s failed", name, l.failed)
 		}
 
-		if l.hasRoom(role) {
+		if l.admits(role) {
 			defer l.mu.Unlock()
 
 			l.admitted[role]++
@@ -126,8 +126,8 @@ func (l *Limiter) waitForTurn(
 	}
 }
 
-// hasRoom says whether one more may go. The Limiter is locked.
-func (l *Limiter) hasRoom(role spec.Role) bool {
+// admits says whether one more may go. The Limiter is locked.
+func (l *Limiter) admits(role spec.Role) bool {
 	if role == spec.RoleControlPlane {
 		return l.admitted[spec.RoleControlPlane]+l.admitted[spec.RoleWorker] == 0
 	}

@@ -48,11 +48,11 @@ func WaitRemovable(
 	})
 }
 
-// ToDestroy are the two steps that take a whole cluster away.
+// ToDestroy are the two steps that delete a whole cluster.
 const ToDestroy = "to destroy the whole cluster, set lifecycle.teardown to true and run 'pulumi up', " +
 	"then 'TALOS_PROXMOX_DESTROY=1 pulumi destroy --run-program'"
 
-// RefuseRemoval is why the machine of a node that stays is not taken away: the cluster is being destroyed, or something
+// RefuseRemoval is why the machine of a node that stays is not deleted: the cluster is being destroyed, or something
 // else wants a new VM.
 func RefuseRemoval(name string) error {
 	return fmt.Errorf("%s is in the configuration, so its machine is not removed; to recreate it, name it in "+
@@ -65,9 +65,9 @@ func SuggestForce(failed error) error {
 		"%w; if the node is broken, name it in lifecycle.forceRemove to remove it without this step", failed)
 }
 
-// RemovalBegun adds to why a removal has failed what the node has left already, and what helps: none of it is taken
-// back.
-func RemovalBegun(failed error, planned bool, left ...string) error {
+// ExplainPartialRemoval adds to why a removal has failed what the node has left already, and what helps: none of it is
+// taken back.
+func ExplainPartialRemoval(failed error, planned bool, left ...string) error {
 	if failed == nil || len(left) == 0 {
 		return failed
 	}

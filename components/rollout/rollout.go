@@ -43,8 +43,9 @@ func turnTimeout(p *plan.Plan) time.Duration {
 	return p.DrainTimeout + 3*p.UpgradeTimeout + 3*p.ReadyTimeout + p.AgentTimeout + p.TaskTimeout
 }
 
-// Removals returns a Rollout that removes nodes: they go without canaries, and it is not waited until they serve again.
-func Removals(p *plan.Plan, l *Limiter, progress wait.Reporter) *Rollout {
+// NewRemoval returns a Rollout that removes nodes: they go without canaries, and it is not waited until they serve
+// again.
+func NewRemoval(p *plan.Plan, l *Limiter, progress wait.Reporter) *Rollout {
 	return &Rollout{Plan: p, Limiter: l, TurnTimeout: p.DrainTimeout + p.ReadyTimeout + p.TaskTimeout, Progress: progress}
 }
 
@@ -61,8 +62,8 @@ func Removals(p *plan.Plan, l *Limiter, progress wait.Reporter) *Rollout {
 //  8. do what is left to be done after that, and release the limiter
 //
 // The first failure stops the rollout. failurePrefix begins its message, such as "worker-1 is not changed".
-func (r *Rollout) Disrupt(ctx context.Context, n plan.Node, c Cluster, failurePrefix string) error {
-	d, err := r.Prepare(ctx, n, c, failurePrefix)
+func (r *Rollout) Disrupt(ctx context.Context, n plan.Node, target Node, failurePrefix string) error {
+	d, err := r.Prepare(ctx, n, target, failurePrefix)
 	if err != nil {
 		return err
 	}
@@ -75,13 +76,13 @@ func (r *Rollout) Disrupt(ctx context.Context, n plan.Node, c Cluster, failurePr
 }
 
 // Prepare takes the first five steps, for what is taken down by others. Its error leaves the node as it was.
-func (r *Rollout) Prepare(ctx context.Context, n plan.Node, c Cluster, failurePrefix string) (*Disruption, error) {
+func (r *Rollout) Prepare(ctx context.Context, n plan.Node, target Node, failurePrefix string) (*Disruption, error) {
 	canaryDone, _, err := r.canaries.WaitTurn(ctx, n, r.TurnTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", n.Name, err)
 	}
 
-	d := &Disruption{rollout: r, node: n, cluster: c, failurePrefix: failurePrefix}
+	d := &Disruption{rollout: r, node: n, target: target, failurePrefix: failurePrefix}
 
 	for {
 		releaseLimiter, err := r.Limiter.Acquire(ctx, n.Name, n.Role, r.TurnTimeout, r.Progress)
@@ -129,7 +130,7 @@ type Disruption struct {
 
 	rollout       *Rollout
 	node          plan.Node
-	cluster       Cluster
+	target        Node
 	failurePrefix string
 	work          Work
 	// drain is nil for a node that keeps its pods.
@@ -137,7 +138,7 @@ type Disruption struct {
 }
 
 func (d *Disruption) prepare(ctx context.Context) (err error) {
-	if d.work, err = d.cluster.Evaluate(ctx); err != nil {
+	if d.work, err = d.target.Evaluate(ctx); err != nil {
 		return err
 	}
 
@@ -146,14 +147,14 @@ func (d *Disruption) prepare(ctx context.Context) (err error) {
 		return nil
 	}
 
-	if err := d.cluster.CheckDisruption(ctx, d.work.Effect); IsAwaited(err) {
+	if err := d.target.WaitDisruptable(ctx, d.work.Effect); IsWaitingForJoin(err) {
 		return notStartedError{err}
 	} else if err != nil {
 		return err
 	}
 
 	if d.node.Role == spec.RoleControlPlane {
-		if err := d.cluster.Backup(ctx); err != nil {
+		if err := d.target.Backup(ctx); err != nil {
 			return err
 		}
 	}
@@ -162,7 +163,7 @@ func (d *Disruption) prepare(ctx context.Context) (err error) {
 		return nil
 	}
 
-	kube, err := d.cluster.Kubernetes(ctx)
+	kube, err := d.target.Kubernetes(ctx)
 	if err != nil {
 		return err
 	}
@@ -181,7 +182,7 @@ func (d *Disruption) prepare(ctx context.Context) (err error) {
 	return d.recheck(ctx, d.work.Effect)
 }
 
-// notStartedError is an awaitedError before anything was done to the node.
+// notStartedError is a waitingForJoinError before anything was done to the node.
 type notStartedError struct{ error }
 
 // waitForJoining waits, without the limiter, until nodes have joined that this update sets up. What else keeps the node
@@ -195,7 +196,7 @@ func (d *Disruption) waitForJoining(ctx context.Context) error {
 		}
 
 		// Each node may take its time to answer.
-		if err := d.cluster.CheckDisruption(ctx, d.work.Effect); IsAwaited(err) {
+		if err := d.target.WaitDisruptable(ctx, d.work.Effect); IsWaitingForJoin(err) {
 			return wait.For("the cluster to tolerate the outage of %s: %v", d.node.Name, err)
 		}
 
@@ -206,7 +207,7 @@ func (d *Disruption) waitForJoining(ctx context.Context) error {
 // recheck checks the cluster again, right before the node is taken down: since the first check, up to
 // lifecycle.drainTimeout has gone by. A node that must not be taken down any more is uncordoned.
 func (d *Disruption) recheck(ctx context.Context, e impact.Effect) error {
-	err := d.cluster.CheckDisruption(ctx, e)
+	err := d.target.WaitDisruptable(ctx, e)
 	if err == nil || d.drain == nil {
 		return err
 	}
@@ -243,7 +244,7 @@ func (d *Disruption) Finish(ctx context.Context) error {
 		return nil
 	}
 
-	if err := d.cluster.WaitRejoined(ctx); err != nil {
+	if err := d.target.WaitRejoined(ctx); err != nil {
 		return err
 	}
 
@@ -264,7 +265,7 @@ func (d *Disruption) Undo(ctx context.Context) error {
 }
 
 func (d *Disruption) uncordon(ctx context.Context) error {
-	kube, err := d.cluster.Kubernetes(ctx)
+	kube, err := d.target.Kubernetes(ctx)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func (c *recordingCluster) step(name string) error {
 
 func (c *recordingCluster) Evaluate(context.Context) (Work, error) { return c.work, c.step("evaluate") }
 
-func (c *recordingCluster) CheckDisruption(_ context.Context, e impact.Effect) error {
+func (c *recordingCluster) WaitDisruptable(_ context.Context, e impact.Effect) error {
 	return c.step("check " + string(e))
 }
 
@@ -253,7 +253,7 @@ type awaitingCluster struct {
 	check func() error
 }
 
-func (c awaitingCluster) CheckDisruption(context.Context, impact.Effect) error { return c.check() }
+func (c awaitingCluster) WaitDisruptable(context.Context, impact.Effect) error { return c.check() }
 
 // TestDisruptAwaitsJoining: while a node that the update sets up is missing, others have the limiter. They may be what
 // it needs.
@@ -270,7 +270,7 @@ func TestDisruptAwaitsJoining(t *testing.T) {
 
 		check := func() error {
 			if checks++; checks == 1 || !joins {
-				return awaitedError{errors.New("c-1 is missing")}
+				return waitingForJoinError{errors.New("c-1 is missing")}
 			}
 
 			if checks == 2 { // the limiter is free

@@ -21,7 +21,7 @@ const (
 // Versions of what a node runs, or is to run, with a leading v. Kubernetes is empty where it is not known.
 type Versions struct{ Talos, Kubernetes string }
 
-// Check holds whether one run may lead from the versions that run to those that are wanted. Talos says which of its
+// Check checks whether one run may lead from the versions that run to those that are wanted. Talos says which of its
 // versions may follow each other and which of Kubernetes it goes with; Kubernetes moves by one minor version at a time.
 // On the way, each version of the one runs together with each of the other.
 func Check(from, to Versions) error {
@@ -32,7 +32,7 @@ func Check(from, to Versions) error {
 	}
 
 	if errors.Join(errs...) == nil {
-		errs = append(errs, pairs(from, to))
+		errs = append(errs, checkPairs(from, to))
 	}
 
 	return errors.Join(errs...)
@@ -50,7 +50,7 @@ func talosPath(from, to string) error {
 		return err
 	}
 
-	return fmt.Errorf("%s: Talos %s cannot become %s at once: %w; %s", talosKey, from, to, refused, instead(hops))
+	return fmt.Errorf("%s: Talos %s cannot become %s at once: %w; %s", talosKey, from, to, refused, viaHops(hops))
 }
 
 func upgradeable(from, to string) error {
@@ -74,11 +74,11 @@ func upgradeable(from, to string) error {
 // talosHops goes through every minor version in between: that is the way that Talos' makers test.
 func talosHops(from, to string) ([]string, error) { return hops(from, to, "the last v%d.%d") }
 
-// CheckK3s holds whether one run may lead from one version of K3s to another: K3s goes with its version of Kubernetes.
+// CheckK3s checks whether one run may lead from one version of K3s to another: K3s goes with its version of Kubernetes.
 func CheckK3s(from, to string) error { return kubernetesPath(k3sKey, "K3s", from, to) }
 
-// Minor says whether two versions differ by more than a patch.
-func Minor(from, to string) bool {
+// MinorDiffers says whether two versions differ by more than a patch.
+func MinorDiffers(from, to string) bool {
 	f, t, err := parse(from, to)
 
 	return err != nil || f.Major != t.Major || f.Minor != t.Minor
@@ -113,11 +113,11 @@ func kubernetesPath(key, what, from, to string) error {
 
 	return fmt.Errorf("%s: %s %s cannot become %s at once: upgrades go one minor version at a time; "+
 		"%s", key, what, from,
-		to, instead(way))
+		to, viaHops(way))
 }
 
-// pairs checks that every version of Kubernetes that may run meanwhile goes with every version of Talos that may.
-func pairs(from, to Versions) error {
+// checkPairs checks that every version of Kubernetes that may run meanwhile goes with every version of Talos that may.
+func checkPairs(from, to Versions) error {
 	var errs []error
 
 	if from.Kubernetes != "" {
@@ -195,7 +195,7 @@ func parse(from, to string) (f, t semver.Version, err error) {
 	return f, t, nil
 }
 
-func instead(way []string) string {
+func viaHops(way []string) string {
 	if len(way) == 1 {
 		return "set another version"
 	}

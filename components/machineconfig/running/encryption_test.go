@@ -16,8 +16,8 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// TestEncryption: what Talos would not open at the next boot is refused before it is applied.
-func TestEncryption(t *testing.T) {
+// TestRunningEncryption: what Talos would not open at the next boot is refused before it is applied.
+func TestRunningEncryption(t *testing.T) {
 	const (
 		other   = "cluster.encryption: does not change on a node that runs: its volume "
 		lost    = ", and Talos would not open it at the next boot (given: "
@@ -105,8 +105,8 @@ func TestEncryption(t *testing.T) {
 	}
 }
 
-// TestEncryptionOfPlans: what the program renders for a cluster is compared in the form of its version.
-func TestEncryptionOfPlans(t *testing.T) {
+// TestRunningEncryptionOfPlans: what the program renders for a cluster is compared in the form of its version.
+func TestRunningEncryptionOfPlans(t *testing.T) {
 	bundle, err := secrets.NewBundle(secrets.NewFixedClock(time.Now()), talosconfig.TalosVersion1_12)
 	require.NoError(t, err)
 

@@ -12,8 +12,8 @@ import (
 	"talos-proxmox/components/machineconfig/manifests"
 )
 
-// TestNetwork: Talos takes another CNI and other networks, and removes nothing.
-func TestNetwork(t *testing.T) {
+// TestRunningNetwork: Talos takes another CNI and other networks, and removes nothing.
+func TestRunningNetwork(t *testing.T) {
 	configured := func(cni, pods string) talosconfig.Provider {
 		cfg, err := container.New(&v1alpha1.Config{ClusterConfig: &v1alpha1.ClusterConfig{
 			ClusterNetwork: &v1alpha1.ClusterNetworkConfig{

@@ -14,8 +14,8 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// TestWarnings: what a change does not do by itself is said, of nodes that have something to lose.
-func TestWarnings(t *testing.T) {
+// TestRunningWarnings: what a change does not do by itself is said, of nodes that have something to lose.
+func TestRunningWarnings(t *testing.T) {
 	const (
 		proxy = "cluster.cni.kubeProxy: Talos stops installing kube-proxy, and does not remove it from a cluster that runs (given: " +
 			"false); after the update, when the CNI serves Services in its place, run: kubectl --namespace kube-system delete " +

@@ -54,8 +54,8 @@ func (r *Resolver) CheckBackup(p *plan.Plan) {
 	p.RecoverFrom = r.Spec.Cluster.RecoverFrom
 }
 
-// CheckLeaving holds what is said of nodes that go: for good, or to be recreated.
-func (r *Resolver) CheckLeaving(p *plan.Plan) {
+// ResolveRemovals resolves and checks the lists in lifecycle of nodes to remove, and of nodes to recreate.
+func (r *Resolver) ResolveRemovals(p *plan.Plan) {
 	l := r.Spec.Lifecycle
 	p.Replace, p.ForceRemove, p.Teardown = l.Replace, l.ForceRemove, l.Teardown
 

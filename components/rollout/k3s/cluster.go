@@ -106,11 +106,11 @@ func (c *Cluster) SetUpOn(ctx context.Context, n plan.Node) (string, error) {
 // kubernetesAskingLast is Kubernetes by the first of the servers whose address is known and that answers. One of them
 // is asked last: the one that something happens to.
 func (c *Cluster) kubernetesAskingLast(ctx context.Context, last string) (*kubeapi.Client, error) {
-	return c.kubernetesOfFirst(ctx, c.serversEndingWith(last))
+	return c.kubernetesOfFirst(ctx, c.serversWithLast(last))
 }
 
-// serversEndingWith are those of the plan, and one of them comes last.
-func (c *Cluster) serversEndingWith(last string) []plan.Node {
+// serversWithLast are those of the plan, and one of them comes last.
+func (c *Cluster) serversWithLast(last string) []plan.Node {
 	servers := slices.Clone(c.Plan.ControlPlanes())
 	slices.SortStableFunc(servers, func(a, b plan.Node) int { return sortKey(a.Name == last) - sortKey(b.Name == last) })
 

@@ -17,7 +17,8 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// WaitJoined runs before a node counts as one: it is ready in Kubernetes, and cloud-init has finished.
+// WaitJoined runs before the record of a node is created: it waits until the node is ready in Kubernetes and cloud-init
+// has finished.
 func (c *Cluster) WaitJoined(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	n, err := c.node(args)
 	if err != nil {
@@ -40,8 +41,8 @@ type joinCheck struct {
 
 	node plan.Node
 
-	// datastoreSent says that the first server knows which etcd it has.
-	datastoreSent     bool
+	// skipDatastore says that the first server is not told which etcd it is to have: it knows, or has one.
+	skipDatastore     bool
 	lastCheck         time.Time
 	pendingSetUp      string // what is still missing of the machine's own set-up, as it was seen last
 	cloudInitFailures string // what has gone wrong in it
@@ -87,12 +88,12 @@ func (j *joinCheck) wait(ctx context.Context, timeout time.Duration) error {
 
 // sendDatastoreOnce tells the first server, once, which etcd it is to have.
 func (j *joinCheck) sendDatastoreOnce(ctx context.Context) error {
-	if j.datastoreSent || j.node.Name != j.Plan.ControlPlanes()[0].Name {
+	if j.skipDatastore || j.node.Name != j.Plan.ControlPlanes()[0].Name {
 		return nil
 	}
 
 	err := j.sendDatastore(ctx, j.node)
-	j.datastoreSent = err == nil
+	j.skipDatastore = err == nil
 
 	return err
 }

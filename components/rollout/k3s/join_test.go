@@ -178,7 +178,7 @@ func joinCheckOf(t *testing.T, p *plan.Plan, proxmox Proxmox, progress wait.Repo
 	c := clusterOf(p, "127.0.0.9", kubeconfigOf(t))
 	c.Proxmox, c.Progress = proxmox, progress
 
-	return &joinCheck{Cluster: c, node: p.Nodes()[0], datastoreSent: true}
+	return &joinCheck{Cluster: c, node: p.Nodes()[0], skipDatastore: true}
 }
 
 // clusterOf is a cluster whose first server has an address.

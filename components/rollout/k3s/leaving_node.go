@@ -27,11 +27,14 @@ type leavingNode struct {
 	// vmid and uuid are those of its machine, as they were when it joined; none where the state does not know.
 	vmid int
 	uuid string
-	// planned is the node as the plan has it; nil: it has it no more.
+	// planned is the node as the plan has it; nil: the node has left the plan.
 	planned *plan.Node
-	// dead says that it is known to be gone, or said to be.
-	dead bool
+	// gone says that its machine is known to be gone.
+	gone bool
 }
+
+// isDead says that the machine of a node is gone, or declared to be dead in lifecycle.forceRemove.
+func (r *Removals) isDead(l leavingNode) bool { return l.gone || r.Plan.DeclaredDead(l.name) }
 
 // roleOf is what a node is to the cluster: one that the plan does not have is known to Kubernetes alone. In doubt it is
 // a server, which goes by itself.
@@ -72,12 +75,12 @@ func (r *Removals) kubernetesOfOthers(ctx context.Context, l leavingNode) (*kube
 	switch {
 	case err != nil:
 		return nil, err
-	case l.dead && own != nil:
+	case l.gone && own != nil:
 		// A snapshot was restored there.
 		return nil, nil //nolint:nilnil // nothing has to be done
 	case own != nil:
 		return own, nil
-	case l.dead && r.noServerLeft(l.name):
+	case l.gone && r.noServerLeft(l.name):
 		accepts, record, err := r.acceptsEmpty(ctx)
 
 		switch {
@@ -106,7 +109,7 @@ func (r *Removals) memberRemoval(l leavingNode, members []etcd.Member) etcd.Memb
 			removal.Leaving = append(removal.Leaving, m.Name)
 		}
 
-		if gone || m.Name == l.name && l.dead {
+		if gone || m.Name == l.name && r.isDead(l) {
 			removal.Dead = append(removal.Dead, m.Name)
 		}
 	}

@@ -53,7 +53,7 @@ func (r *Removals) removePlanned(ctx context.Context, l *leavingNode) (done bool
 		return true, nil
 	}
 
-	l.dead = gone
+	l.gone = gone
 
 	return false, nil
 }

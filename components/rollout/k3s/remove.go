@@ -57,23 +57,23 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 	}
 
 	// Of a host that does not answer, Proxmox VE deletes no VM.
-	kept := vmidentity.FindUnreachable(ctx, r.Proxmox, r.Plan, l.name)
-	if kept != nil && !r.Plan.DeclaredDead(l.name) {
-		return kept.BlocksRemoval()
+	unreachableVM := vmidentity.FindUnreachable(ctx, r.Proxmox, r.Plan, l.name)
+	if unreachableVM != nil && !r.Plan.DeclaredDead(l.name) {
+		return unreachableVM.BlocksRemoval()
 	}
 
 	if r.DryRun {
-		if kept != nil {
-			r.Warn(kept.PreviewRemoval())
+		if unreachableVM != nil {
+			r.Warn(unreachableVM.PreviewRemoval())
 		}
 
 		return r.previewRemoval(ctx, l)
 	}
 
 	err := r.remove(ctx, l)
-	if err == nil && kept != nil {
+	if err == nil && unreachableVM != nil {
 		// What is left to do concerns no other node.
-		return kept.LeftBehind()
+		return unreachableVM.LeftBehind()
 	}
 
 	return err
@@ -113,7 +113,7 @@ func (r *Removals) previewRemoval(ctx context.Context, l leavingNode) error {
 
 // remove takes a node out of the cluster, when the limiter admits it.
 func (r *Removals) remove(ctx context.Context, l leavingNode) error {
-	return rollout.Removals(r.Plan, r.Limiter, r.Progress).Disrupt(ctx, plan.Node{Name: l.name, Role: r.roleOf(ctx, l)},
+	return rollout.NewRemoval(r.Plan, r.Limiter, r.Progress).Disrupt(ctx, plan.Node{Name: l.name, Role: r.roleOf(ctx, l)},
 		&nodeRemoval{Removals: r, leavingNode: l}, l.name+" is not removed")
 }
 
@@ -150,9 +150,7 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Work, error) {
 		n.server, n.shutDown = &server, server.Leaving && n.isShutDown(ctx, n.leavingNode, server)
 	}
 
-	n.dead = n.dead || n.Plan.DeclaredDead(n.name)
-
-	if err := n.CheckDisruption(ctx, impact.EffectRemove); err != nil {
+	if err := n.WaitDisruptable(ctx, impact.EffectRemove); err != nil {
 		return rollout.Work{}, err
 	}
 
@@ -166,9 +164,9 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Work, error) {
 	}, nil
 }
 
-// CheckDisruption waits until etcd can do without a server for good. Which machine the node runs on is looked at last,
+// WaitDisruptable waits until etcd can do without a server for good. Which machine the node runs on is looked at last,
 // right before anything is done to it: a newer copy of the state may have replaced both.
-func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ impact.Effect) error {
+func (n *nodeRemoval) WaitDisruptable(ctx context.Context, _ impact.Effect) error {
 	if err := n.waitRemovable(ctx); err != nil {
 		return err
 	}
@@ -220,13 +218,13 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 	if err := n.kube.DeleteNode(ctx, n.name, n.checkNode(ctx)); err != nil {
 		err = fmt.Errorf("could not delete its node from Kubernetes: %w", err)
 
-		return errors.Join(rollout.RemovalBegun(err, n.planned != nil, left...),
+		return errors.Join(rollout.ExplainPartialRemoval(err, n.planned != nil, left...),
 			n.kube.Uncordon(context.WithoutCancel(ctx), n.name))
 	}
 
 	err := n.kube.WaitForgotten(ctx, n.name, n.Plan.NodeTimeout, n.Progress)
 
-	return rollout.RemovalBegun(err, n.planned != nil, left...)
+	return rollout.ExplainPartialRemoval(err, n.planned != nil, left...)
 }
 
 // waitReady finds out whether the node is ready in Kubernetes, and exists there at all. One that K3s is restarted on
@@ -239,7 +237,7 @@ func (n *nodeRemoval) waitReady(ctx context.Context) (exists bool, err error) {
 		now, there, err := n.kube.Node(ctx, n.name)
 		n.ready, exists = now.Ready, there
 
-		if err != nil || !there || n.ready || n.dead || n.shutDown || grace.Expired() {
+		if err != nil || !there || n.ready || n.isDead(n.leavingNode) || n.shutDown || grace.Expired() {
 			return err
 		}
 
@@ -249,12 +247,12 @@ func (n *nodeRemoval) waitReady(ctx context.Context) (exists bool, err error) {
 	return exists, err
 }
 
-// drain takes the pods off a node.
+// drain cordons and drains a node.
 func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) (err error) {
 	switch {
 	case n.ready:
 		err = d.Run(ctx)
-	case n.dead || n.shutDown:
+	case n.isDead(n.leavingNode) || n.shutDown:
 		// Its pods are lost with it.
 		err = d.Cordon(ctx)
 	default:
@@ -267,7 +265,7 @@ func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) (err error) {
 	switch {
 	case err == nil:
 		return nil
-	case !n.dead:
+	case !n.isDead(n.leavingNode):
 		return rollout.SuggestForce(err)
 	}
 
@@ -310,7 +308,7 @@ func (n *nodeRemoval) tolerateUnknown(ctx context.Context, err error) error {
 		return nil
 	case !errors.Is(err, vmidentity.ErrUnknown) || ctx.Err() != nil:
 		return err
-	case !n.dead:
+	case !n.isDead(n.leavingNode):
 		return rollout.SuggestForce(err)
 	}
 
@@ -336,7 +334,7 @@ func (n *nodeRemoval) removeEtcdMember(ctx context.Context) error {
 		err = errors.New("no VM with its SMBIOS UUID is found, and it must be off before it leaves etcd")
 	}
 
-	if err != nil && (n.ready || !n.dead) {
+	if err != nil && (n.ready || !n.isDead(n.leavingNode)) {
 		return errors.Join(err, n.kube.Uncordon(context.WithoutCancel(ctx), n.name))
 	}
 

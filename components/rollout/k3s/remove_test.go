@@ -230,9 +230,9 @@ func TestAgentOfAnother(t *testing.T) {
 // TestCheckDisruption: a server is not taken down while etcd needs it, nor an agent while another is not ready.
 func TestCheckDisruption(t *testing.T) {
 	e := newEdge(t)
-	server := clusterNode{e.Cluster, e.Plan.Nodes()[0]}
+	server := disruptedNode{e.Cluster, e.Plan.Nodes()[0]}
 
-	require.NoError(t, server.CheckDisruption(t.Context(), impact.EffectUpgrade), "a server by itself has no choice")
+	require.NoError(t, server.WaitDisruptable(t.Context(), impact.EffectUpgrade), "a server by itself has no choice")
 
 	pools := e.Plan.Pools
 	e.Plan.MaxUnavailable = 1
@@ -241,8 +241,8 @@ func TestCheckDisruption(t *testing.T) {
 	}})
 
 	agents := e.Plan.Nodes()[len(e.Plan.Nodes())-2:]
-	require.NoError(t, clusterNode{server.Cluster, agents[0]}.CheckDisruption(t.Context(), impact.EffectUpgrade))
-	require.EqualError(t, clusterNode{server.Cluster, agents[1]}.CheckDisruption(t.Context(), impact.EffectUpgrade),
+	require.NoError(t, disruptedNode{server.Cluster, agents[0]}.WaitDisruptable(t.Context(), impact.EffectUpgrade))
+	require.EqualError(t, disruptedNode{server.Cluster, agents[1]}.WaitDisruptable(t.Context(), impact.EffectUpgrade),
 		"gave up after 300ms, waiting for the cluster to tolerate the outage of edge-agent-2: 1 of the workers may "+
 			"be unavailable (lifecycle.upgrade.maxUnavailable), and these are not ready: edge-agent-1")
 
@@ -251,17 +251,17 @@ func TestCheckDisruption(t *testing.T) {
 		plan.Node{Name: "edge-agent-1", Role: spec.RoleControlPlane},
 		plan.Node{Name: "edge-server-3", Role: spec.RoleControlPlane})
 
-	require.ErrorContains(t, server.CheckDisruption(t.Context(), impact.EffectUpgrade),
+	require.ErrorContains(t, server.WaitDisruptable(t.Context(), impact.EffectUpgrade),
 		"the etcd member edge-agent-1 is not healthy (it is not ready in Kubernetes)")
 	require.NoError(t, e.kubelet.Report(t.Context(), true, ""))
-	require.ErrorContains(t, server.CheckDisruption(t.Context(), impact.EffectUpgrade), "the etcd member edge-agent-1 is "+
+	require.ErrorContains(t, server.WaitDisruptable(t.Context(), impact.EffectUpgrade), "the etcd member edge-agent-1 is "+
 		"not healthy (its address is not known, because its guest agent does not report it)")
 	e.Addresses.Set("edge-agent-1", e.Addresses.Get("edge-server-1"))
-	require.EqualError(t, server.CheckDisruption(t.Context(), impact.EffectUpgrade),
+	require.EqualError(t, server.WaitDisruptable(t.Context(), impact.EffectUpgrade),
 		"gave up after 300ms, waiting for the cluster to tolerate the outage of edge-server-1: etcd needs 2 other "+
 			"servers that are "+
 			"ready, and 1 are; repair the others first, then run 'pulumi up' again")
-	require.NoError(t, server.CheckDisruption(t.Context(), impact.EffectReboot),
+	require.NoError(t, server.WaitDisruptable(t.Context(), impact.EffectReboot),
 		"servers that have yet to join do not count")
 }
 
@@ -342,8 +342,8 @@ func TestCheckDisruptionWhileServersLeave(t *testing.T) {
 	require.NoError(t, err, "both planned servers are there")
 }
 
-// TestRemovalBegun: a removal that fails after the server has left etcd says so, and what helps.
-func TestRemovalBegun(t *testing.T) {
+// TestExplainPartialRemoval: a removal that fails after the server has left etcd says so, and what helps.
+func TestExplainPartialRemoval(t *testing.T) {
 	p := plantest.K3s(t)
 	p.NodeTimeout = time.Second
 
@@ -360,7 +360,7 @@ func TestRemovalBegun(t *testing.T) {
 	r.Proxmox = powered{}
 
 	n := &nodeRemoval{
-		Removals: r, leavingNode: leavingNode{name: "edge-server-2", dead: true},
+		Removals: r, leavingNode: leavingNode{name: "edge-server-2", gone: true},
 		kube: kubeapi.Of(api), server: &kubeapi.Server{Member: "m"},
 	}
 	err := n.leave(t.Context())
@@ -368,11 +368,11 @@ func TestRemovalBegun(t *testing.T) {
 		"'pulumi up' again to complete its removal; to keep the node instead, put it back into the configuration and name "+
 		"it in lifecycle.replace, which recreates it")
 
-	err = rollout.RemovalBegun(errors.New("denied"), true, "etcd", "Kubernetes")
+	err = rollout.ExplainPartialRemoval(errors.New("denied"), true, "etcd", "Kubernetes")
 	require.EqualError(t, err, "denied. It has already left etcd and Kubernetes: run 'pulumi up' again to complete its "+
 		"replacement")
 
 	err = errors.New("denied")
-	assert.Equal(t, err, rollout.RemovalBegun(err, false))
-	require.NoError(t, rollout.RemovalBegun(nil, false, "etcd"))
+	assert.Equal(t, err, rollout.ExplainPartialRemoval(err, false))
+	require.NoError(t, rollout.ExplainPartialRemoval(nil, false, "etcd"))
 }

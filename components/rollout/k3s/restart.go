@@ -18,15 +18,15 @@ import (
 
 // nodeRestart is the restart of a node's VM.
 type nodeRestart struct {
-	clusterNode
+	disruptedNode
 
 	// bootBefore is the boot that ends; empty: it is not known.
 	bootBefore string
 }
 
 // Restart is the restart of the VM of a node.
-func (c *Cluster) Restart(n plan.Node) rollout.Cluster {
-	return &nodeRestart{clusterNode: clusterNode{c, n}}
+func (c *Cluster) Restart(n plan.Node) rollout.Node {
+	return &nodeRestart{disruptedNode: disruptedNode{c, n}}
 }
 
 // Evaluate finds out how the node is. Without a server that answers, a server may go where no quorum is lost with it.
@@ -174,7 +174,7 @@ func (c *Cluster) PreviewRestart(ctx context.Context, n plan.Node) string {
 	}
 
 	// What this update sets up has joined by then.
-	if err != nil && !rollout.IsAwaited(err) {
+	if err != nil && !rollout.IsWaitingForJoin(err) {
 		c.Warn(fmt.Sprintf("in the current state of the cluster, %s would not be disrupted: %v", n.Name, err))
 	}
 

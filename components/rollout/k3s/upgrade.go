@@ -29,9 +29,9 @@ type Upgrades struct {
 	rollout *rollout.Rollout
 }
 
-// Upgrade runs before another version of K3s is noted of a node. Its error leaves the note as it is, so that the next
-// update tries again. Servers come one after the other, and agents when all servers have it: their resources depend on
-// each other so.
+// Upgrade runs before the record of a node gets another version of K3s. On error the record keeps the old one, so the
+// next update tries again. Servers come one after the other, and agents when all servers have it: their resources
+// depend on each other so.
 func (u *Upgrades) Upgrade(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	n, err := u.node(args)
 	if err != nil {
@@ -57,7 +57,7 @@ func (u *Upgrades) Upgrade(ctx context.Context, args *pulumi.ResourceHookArgs) e
 		return fmt.Errorf("%s is not upgraded: %w", n.Name, blocked)
 	}
 
-	return u.rollout.Disrupt(ctx, n, &nodeUpgrade{clusterNode{u.Cluster, n}}, n.Name+" is not upgraded")
+	return u.rollout.Disrupt(ctx, n, &nodeUpgrade{disruptedNode{u.Cluster, n}}, n.Name+" is not upgraded")
 }
 
 // versionOf is what is noted of a node.
@@ -89,7 +89,7 @@ func (u *Upgrades) previewUpgrade(n plan.Node, from string, blocked error) error
 }
 
 // nodeUpgrade is one node on its way to another version.
-type nodeUpgrade struct{ clusterNode }
+type nodeUpgrade struct{ disruptedNode }
 
 // Evaluate finds out what is left to be done, also by hand.
 func (u *nodeUpgrade) Evaluate(ctx context.Context) (rollout.Work, error) {
@@ -111,7 +111,7 @@ func (u *nodeUpgrade) Evaluate(ctx context.Context) (rollout.Work, error) {
 	return rollout.Work{
 		Effect: impact.EffectUpgrade,
 		// Pods outlive a restart of K3s, but not every kubelet keeps those of another minor version.
-		KeepPods:        !upgradepath.Minor(now.Kubelet, u.Plan.K3s.Version) || u.isOnlyNode(),
+		KeepPods:        !upgradepath.MinorDiffers(now.Kubelet, u.Plan.K3s.Version) || u.isOnlyNode(),
 		DisruptiveSteps: []rollout.DisruptiveStep{{Effect: impact.EffectUpgrade, Do: install}},
 	}, nil
 }
@@ -119,7 +119,7 @@ func (u *nodeUpgrade) Evaluate(ctx context.Context) (rollout.Work, error) {
 // WaitRejoined waits until the node runs the version that is planned.
 func (u *nodeUpgrade) WaitRejoined(ctx context.Context) error {
 	// Kubernetes knows it: it has its etcd.
-	check := &joinCheck{Cluster: u.Cluster, node: u.node, datastoreSent: true}
+	check := &joinCheck{Cluster: u.Cluster, node: u.node, skipDatastore: true}
 
 	if err := check.wait(ctx, u.Plan.UpgradeTimeout); err != nil {
 		return errors.Join(err, u.keepVersion(context.WithoutCancel(ctx)))
@@ -151,7 +151,7 @@ func (u *nodeUpgrade) runningNode(ctx context.Context) (now kubeapi.Node, err er
 	return now, err
 }
 
-// requestVersion writes what is wanted where the node looks for it. What went wrong before counts no longer.
+// requestVersion writes what is wanted where the node looks for it. It clears the previous failure.
 func (u *nodeUpgrade) requestVersion(ctx context.Context, wanted plan.PlannedK3s) error {
 	if err := u.Identities.CheckNow(ctx, u.node); err != nil {
 		return err
@@ -203,7 +203,7 @@ func (u *nodeUpgrade) keepVersion(ctx context.Context) error {
 // cannot be checked is warned of, as are objects of APIs that are gone, once in a run.
 func (c *Cluster) checkRemovedFeatures(ctx context.Context, n plan.Node, from string) error {
 	to := c.Plan.Kubernetes
-	if !upgradepath.Minor(from, c.Plan.K3s.Version) {
+	if !upgradepath.MinorDiffers(from, c.Plan.K3s.Version) {
 		return nil
 	}
 

@@ -20,7 +20,7 @@ import (
 )
 
 // unmanaged is a node of a cluster that the program does not manage: nothing is asked of it.
-type unmanaged struct{ rollout.Cluster }
+type unmanaged struct{ rollout.Node }
 
 func (unmanaged) Evaluate(context.Context) (rollout.Work, error) {
 	return rollout.Work{NotInCluster: true}, nil
@@ -122,7 +122,7 @@ func (r *Hooks) preview(ctx context.Context, n plan.Node, why string, blocked er
 func (r *Hooks) begin(ctx context.Context, name string, n plan.Node, now machineNow, why string) error {
 	message := fmt.Sprintf("the VM of %s restarts (%s)", n.Name, why)
 
-	var cluster rollout.Cluster = unmanaged{}
+	var cluster rollout.Node = unmanaged{}
 
 	if r.System != nil {
 		cluster = r.System.Restart(n)

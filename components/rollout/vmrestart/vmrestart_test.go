@@ -61,7 +61,7 @@ type guests struct {
 	apis map[string]*fake.Clientset
 }
 
-func (g *guests) Restart(n plan.Node) rollout.Cluster { return &restartedGuest{g, n} }
+func (g *guests) Restart(n plan.Node) rollout.Node { return &restartedGuest{g, n} }
 
 // restartedGuest is one of them.
 type restartedGuest struct {
@@ -78,7 +78,7 @@ func (g *restartedGuest) Evaluate(context.Context) (rollout.Work, error) {
 	return rollout.Work{Effect: impact.EffectReboot}, g.held
 }
 
-func (g *restartedGuest) CheckDisruption(context.Context, impact.Effect) error { return nil }
+func (g *restartedGuest) WaitDisruptable(context.Context, impact.Effect) error { return nil }
 
 func (g *restartedGuest) Backup(context.Context) error { return nil }
 

@@ -39,7 +39,7 @@ func (r *Changes) warnOfRunning(c nodeChange, found evaluation) {
 	}
 }
 
-// checkKubernetes refuses a version of Kubernetes that the node is not to get yet, and warns of what is gone in it.
+// checkKubernetes refuses a version of Kubernetes that the node is not to get yet, and warns of removed flags and APIs.
 func (r *Changes) checkKubernetes(ctx context.Context, c nodeChange, found evaluation) error {
 	if !found.Kubernetes {
 		return nil
@@ -54,9 +54,9 @@ func (r *Changes) checkKubernetes(ctx context.Context, c nodeChange, found evalu
 	return nil
 }
 
-// changeNode does what takes a node down, or to another Kubernetes, and then sends it its configuration.
+// changeNode upgrades or reboots the node as needed, then sends the remaining configuration.
 func (r *Changes) changeNode(ctx context.Context, c nodeChange) error {
-	found, err := r.evaluateAnswering(ctx, c)
+	found, err := r.evaluateWhenReachable(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (r *Changes) changeNode(ctx context.Context, c nodeChange) error {
 	}
 
 	if found.Effect.Down() || found.Kubernetes {
-		err = r.rollout.Disrupt(ctx, c.node, &disruptiveUpdate{talosNode{Changes: r, nodeChange: c}},
+		err = r.rollout.Disrupt(ctx, c.node, &disruptiveUpdate{disruptedNode{Changes: r, nodeChange: c}},
 			c.Name+" is not changed")
 	} else if kube, unreachable := r.RetryingKubernetes(ctx, r.peersOf(c), c.credentials); unreachable == nil {
 		// An interrupted run may have left the node cordoned. The change may be what repairs Kubernetes.
@@ -126,7 +126,7 @@ func (r *Changes) previewChange(ctx context.Context, c nodeChange) error {
 }
 
 // disruptiveUpdate is the change of a node's configuration, or of the Talos or Kubernetes that it runs.
-type disruptiveUpdate struct{ talosNode }
+type disruptiveUpdate struct{ disruptedNode }
 
 // Evaluate finds out what takes the node down: an upgrade, a reboot into its configuration, or both. Kubernetes goes to
 // another version when the node is up.

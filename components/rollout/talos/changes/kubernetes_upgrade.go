@@ -274,7 +274,7 @@ func (r *Changes) keepsInventory(
 	ctx context.Context, controlPlanes []talosapi.Target, c talosapi.Credentials,
 ) (bool, error) {
 	for _, t := range controlPlanes {
-		now, err := r.askAnswering(ctx, t, c)
+		now, err := r.askWithRetry(ctx, t, c)
 		if err != nil {
 			return false, err
 		}

@@ -201,8 +201,8 @@ type evaluation struct {
 	blocked error
 }
 
-// evaluateAnswering evaluates a change as soon as the node answers.
-func (r *Changes) evaluateAnswering(ctx context.Context, c nodeChange) (evaluation, error) {
+// evaluateWhenReachable evaluates a change as soon as the node answers.
+func (r *Changes) evaluateWhenReachable(ctx context.Context, c nodeChange) (evaluation, error) {
 	var found evaluation
 
 	err := wait.Until(ctx, r.Plan.NodeTimeout, r.Progress, func(ctx context.Context) error {
@@ -220,9 +220,9 @@ func (r *Changes) evaluateAnswering(ctx context.Context, c nodeChange) (evaluati
 	return found, nil
 }
 
-// askAnswering asks a node what it runs as soon as it answers: a control plane that starts a component again may be too
+// askWithRetry asks a node what it runs as soon as it answers: a control plane that starts a component again may be too
 // busy for one question.
-func (r *Changes) askAnswering(
+func (r *Changes) askWithRetry(
 	ctx context.Context, t talosapi.Target, c talosapi.Credentials,
 ) (talosapi.System, error) {
 	var now talosapi.System
@@ -305,8 +305,8 @@ func (r *Changes) checkRunning(c nodeChange, now talosapi.System) error {
 	return err
 }
 
-// replaceable is how many control planes a cluster has of which one may leave.
-const replaceable = 3
+// minControlPlanesToReplace is how many control planes a cluster has of which one may leave.
+const minControlPlanesToReplace = 3
 
 // encryptionRemedy says how the encryption of a cluster changes: with its nodes. Nodes that are replaced get no changed
 // configuration before. The others would, so that all are replaced at once.
@@ -314,7 +314,7 @@ func (r *Changes) encryptionRemedy() string {
 	remedy := "put the key, or the patch that sets it, back; or name all nodes of the cluster in lifecycle.replace in " +
 		"the same update, none of which may be in the list already"
 
-	if len(r.Plan.ControlPlanes()) < replaceable {
+	if len(r.Plan.ControlPlanes()) < minControlPlanesToReplace {
 		remedy += "; with fewer than three control planes, add some with the former value before that"
 	}
 
@@ -343,7 +343,7 @@ func (r *Changes) needsReboot(ctx context.Context, c nodeChange, version string,
 
 // needsRebootNow asks a node that may have been upgraded meanwhile.
 func (r *Changes) needsRebootNow(ctx context.Context, c nodeChange) (bool, error) {
-	now, err := r.askAnswering(ctx, c.Target, c.credentials)
+	now, err := r.askWithRetry(ctx, c.Target, c.credentials)
 	if err != nil {
 		return false, err
 	}

@@ -36,7 +36,7 @@ func NewRestarts(c *Changes) *Restarts {
 
 // vmRestart is the restart of a node's VM.
 type vmRestart struct {
-	talosNode
+	disruptedNode
 
 	restarts *Restarts
 	node     plan.Node
@@ -45,8 +45,8 @@ type vmRestart struct {
 }
 
 // Restart is the restart of the VM of a node.
-func (t *Restarts) Restart(n plan.Node) rollout.Cluster {
-	return &vmRestart{talosNode: talosNode{Changes: t.Changes}, restarts: t, node: n}
+func (t *Restarts) Restart(n plan.Node) rollout.Node {
+	return &vmRestart{disruptedNode: disruptedNode{Changes: t.Changes}, restarts: t, node: n}
 }
 
 // Evaluate finds out how the node is.
@@ -151,7 +151,7 @@ func (t *vmRestart) WaitRejoined(ctx context.Context) error {
 		return err
 	}
 
-	return t.talosNode.WaitRejoined(ctx)
+	return t.disruptedNode.WaitRejoined(ctx)
 }
 
 // readNode is a node as it is addressed now. A hook of its VM sees neither credentials nor addresses.

@@ -104,7 +104,7 @@ func (w *Watch) check(ctx context.Context) error {
 }
 
 // checkStaticPods says which part of a control plane does not run as it is rendered. No other node is asked: it may be
-// away.
+// unavailable.
 func (w *Watch) checkStaticPods(ctx context.Context) error {
 	kube, err := cluster.KubernetesOf(ctx, w.Target, w.Credentials)
 	if err != nil {

@@ -33,7 +33,7 @@ type leavingNode struct {
 	credentials talosapi.Credentials
 	// forced says that it is named in lifecycle.forceRemove: what it does not do is done without it.
 	forced bool
-	// planned is the node as the plan has it; nil: it has it no more.
+	// planned is the node as the plan has it; nil: the node has left the plan.
 	planned *plan.Node
 }
 
@@ -99,9 +99,9 @@ func New(c *cluster.Cluster, b *bootstrap.Bootstrap) *Removals {
 }
 
 // tolerateIfForced is what becomes of a step of a removal that has failed. A node that is named in
-// lifecycle.forceRemove is removed nevertheless, by the next stronger step, and that is said; of any other, the error
+// lifecycle.forceRemove is removed nevertheless, by what is done instead, and that is said; of any other, the error
 // says that there is this way.
-func (r *Removals) tolerateIfForced(ctx context.Context, l leavingNode, failed error, stronger string) error {
+func (r *Removals) tolerateIfForced(ctx context.Context, l leavingNode, failed error, instead string) error {
 	switch {
 	case failed == nil:
 		return nil
@@ -110,7 +110,7 @@ func (r *Removals) tolerateIfForced(ctx context.Context, l leavingNode, failed e
 	case !l.forced:
 		return rollout.SuggestForce(failed)
 	default:
-		r.Warn(fmt.Sprintf("%s: %v: %s, because it is named in lifecycle.forceRemove", l.Name, failed, stronger))
+		r.Warn(fmt.Sprintf("%s: %v: %s, because it is named in lifecycle.forceRemove", l.Name, failed, instead))
 
 		return nil
 	}
@@ -143,20 +143,20 @@ func (r *Removals) memberRemoval(l leavingNode, members []etcd.Member) etcd.Memb
 	return removal
 }
 
-// waitEtcdCanSpare waits for control planes that are on their way into etcd, and then says whether this one may leave.
-func (r *Removals) waitEtcdCanSpare(ctx context.Context, l leavingNode) (members []etcd.Member, err error) {
+// waitRemovable waits for control planes that are on their way into etcd, and then says whether this one may leave.
+func (r *Removals) waitRemovable(ctx context.Context, l leavingNode) (members []etcd.Member, err error) {
 	err = rollout.WaitRemovable(ctx, r.Plan, r.Progress, func() (_ etcd.MemberRemoval, awaited string, err error) {
 		members, err = talosapi.EtcdMembers(ctx, r.Peers(l.Target, l.role), l.credentials)
 
-		return r.memberRemoval(l, members), r.missingVotes(l, members), err
+		return r.memberRemoval(l, members), r.awaitedVoters(l, members), err
 	})
 
 	return members, err
 }
 
-// missingVotes names planned control planes without a vote yet, other than the one that leaves. One that is known to be
-// dead does not come.
-func (r *Removals) missingVotes(l leavingNode, members []etcd.Member) string {
+// awaitedVoters names planned control planes without a vote yet, other than the one that leaves. One that is known to
+// be dead does not come.
+func (r *Removals) awaitedVoters(l leavingNode, members []etcd.Member) string {
 	var names []string
 
 	for _, n := range r.Plan.ControlPlanes() {

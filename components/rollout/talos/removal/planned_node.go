@@ -14,8 +14,8 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// removePlanned decides on a node that the plan still has. It is done where the node is not to be taken out of the
-// cluster: its configuration goes alone, or, with an error, stays.
+// removePlanned decides on a node that the plan still has. done: the node is not taken out of the cluster; its
+// configuration is deleted alone, or err refuses that.
 func (r *Removals) removePlanned(ctx context.Context, l leavingNode) (done bool, err error) {
 	switch {
 	case r.Inventory.AbsentVMIDs()[l.planned.VMID]:

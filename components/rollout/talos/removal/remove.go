@@ -42,30 +42,30 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 	}
 
 	// Of a host that does not answer, Proxmox VE deletes no VM.
-	kept := vmidentity.FindUnreachable(ctx, r.Proxmox, r.Plan, l.Name)
+	unreachableVM := vmidentity.FindUnreachable(ctx, r.Proxmox, r.Plan, l.Name)
 
 	switch recovers := l.planned != nil && r.recoversFromSnapshot(l); {
-	case recovers && kept != nil:
-		return kept.BlocksRecovery()
+	case recovers && unreachableVM != nil:
+		return unreachableVM.BlocksRecovery()
 	case recovers:
 		return r.abandonQuorum(ctx, l)
-	case kept != nil && !l.forced:
-		return kept.BlocksRemoval()
+	case unreachableVM != nil && !l.forced:
+		return unreachableVM.BlocksRemoval()
 	}
 
 	if r.DryRun {
-		if kept != nil {
-			r.Warn(kept.PreviewRemoval())
+		if unreachableVM != nil {
+			r.Warn(unreachableVM.PreviewRemoval())
 		}
 
 		return r.previewRemoval(ctx, l)
 	}
 
-	err = rollout.Removals(r.Plan, r.Limiter, r.Progress).Disrupt(ctx, plan.Node{Name: l.Name, Role: l.role},
-		&nodeRemoval{Removals: r, leavingNode: l, vmStays: kept != nil}, l.Name+" is not removed")
-	if err == nil && kept != nil {
+	err = rollout.NewRemoval(r.Plan, r.Limiter, r.Progress).Disrupt(ctx, plan.Node{Name: l.Name, Role: l.role},
+		&nodeRemoval{Removals: r, leavingNode: l, vmStays: unreachableVM != nil}, l.Name+" is not removed")
+	if err == nil && unreachableVM != nil {
 		// What is left to do concerns no other node.
-		return kept.LeftBehind()
+		return unreachableVM.LeftBehind()
 	}
 
 	return err
@@ -111,7 +111,7 @@ type nodeRemoval struct {
 
 // Evaluate finds out whether the node may leave, and whether it can.
 func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Work, error) {
-	if err := n.CheckDisruption(ctx, impact.EffectRemove); err != nil {
+	if err := n.WaitDisruptable(ctx, impact.EffectRemove); err != nil {
 		return rollout.Work{}, err
 	}
 
@@ -129,7 +129,7 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Work, error) {
 	}
 
 	if _, there, err := kube.Node(ctx, n.Name); err == nil && !there && n.memberIndexIn(n.members) < 0 {
-		// It had left when a run was cut off.
+		// An interrupted run has already removed it.
 		n.addReplaced()
 
 		return rollout.Work{NotInCluster: true}, nil
@@ -141,10 +141,10 @@ func (n *nodeRemoval) Evaluate(ctx context.Context) (rollout.Work, error) {
 	)
 }
 
-// CheckDisruption waits until etcd can do without a control plane for good, and then verifies the VM of the node.
-func (n *nodeRemoval) CheckDisruption(ctx context.Context, _ impact.Effect) (err error) {
+// WaitDisruptable waits until etcd can do without a control plane for good, and then verifies the VM of the node.
+func (n *nodeRemoval) WaitDisruptable(ctx context.Context, _ impact.Effect) (err error) {
 	if n.role == spec.RoleControlPlane {
-		n.members, err = n.waitEtcdCanSpare(ctx, n.leavingNode)
+		n.members, err = n.waitRemovable(ctx, n.leavingNode)
 	}
 
 	if err != nil {
@@ -233,12 +233,12 @@ func (n *nodeRemoval) leave(ctx context.Context) error {
 	if err := n.kube.DeleteNode(ctx, n.Name, n.checkNode(ctx)); err != nil {
 		err = fmt.Errorf("could not delete its node from Kubernetes: %w", err)
 
-		return rollout.RemovalBegun(err, n.planned != nil, left...)
+		return rollout.ExplainPartialRemoval(err, n.planned != nil, left...)
 	}
 
 	n.addReplaced()
 
-	return rollout.RemovalBegun(n.reset(ctx), n.planned != nil, append(left, "Kubernetes")...)
+	return rollout.ExplainPartialRemoval(n.reset(ctx), n.planned != nil, append(left, "Kubernetes")...)
 }
 
 // addReplaced notes that a node that stays in the plan is unavailable until its new machine has rejoined, where this
@@ -253,8 +253,8 @@ func (n *nodeRemoval) addReplaced() {
 	})
 }
 
-// drain takes the pods off the node. Those of a dead one are lost with it, as are those that do not leave one that is
-// named in lifecycle.forceRemove.
+// drain cordons and drains the node. The pods of a dead one are lost with it, as are those that do not leave one that
+// is named in lifecycle.forceRemove.
 func (n *nodeRemoval) drain(ctx context.Context, d rollout.Drain) error {
 	if !n.forced {
 		return n.tolerateIfForced(ctx, n.leavingNode, d.Run(ctx), "")

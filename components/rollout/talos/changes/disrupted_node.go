@@ -18,8 +18,8 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// talosNode is a node of Talos that is taken down.
-type talosNode struct {
+// disruptedNode implements rollout.Node for one node of Talos.
+type disruptedNode struct {
 	*Changes
 	nodeChange
 
@@ -27,29 +27,29 @@ type talosNode struct {
 	servedBefore bool
 }
 
-// CheckDisruption waits until the cluster can do without the node: no other member of etcd may be unhealthy, and of
+// WaitDisruptable waits until the cluster can do without the node: no other member of etcd may be unhealthy, and of
 // workers no more be unavailable than are allowed to.
-func (t *talosNode) CheckDisruption(ctx context.Context, e impact.Effect) error {
+func (t *disruptedNode) WaitDisruptable(ctx context.Context, e impact.Effect) error {
 	if t.node.Role == spec.RoleControlPlane && !t.servedBefore {
 		t.servedBefore = t.healthWatch(t.nodeChange).Serves(ctx)
 	}
 
-	return t.waitDisruption(ctx, t.nodeChange, e)
+	return t.waitDisruptable(ctx, t.nodeChange, e)
 }
 
 // Backup keeps etcd as the first of the control planes has it that answers.
-func (t *talosNode) Backup(ctx context.Context) error {
+func (t *disruptedNode) Backup(ctx context.Context) error {
 	return t.BackupEtcd(ctx, t.peersOf(t.nodeChange), t.credentials)
 }
 
 // Kubernetes waits for a control plane to speak with.
-func (t *talosNode) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
+func (t *disruptedNode) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
 	return t.waitKubernetes(ctx, t.nodeChange)
 }
 
 // WaitRejoined waits until the node is ready for pods, and a control plane serves that did so before.
-func (t *talosNode) WaitRejoined(ctx context.Context) error {
-	// A lone control plane's API was away with it.
+func (t *disruptedNode) WaitRejoined(ctx context.Context) error {
+	// A lone control plane's API was unavailable with it.
 	kube, err := t.Kubernetes(ctx)
 	if err != nil {
 		return err
@@ -70,8 +70,8 @@ func (t *talosNode) WaitRejoined(ctx context.Context) error {
 	return watch.WaitServing(ctx)
 }
 
-// waitDisruption waits until the cluster can do without the node.
-func (r *Changes) waitDisruption(ctx context.Context, c nodeChange, e impact.Effect) error {
+// waitDisruptable waits until the cluster can do without the node.
+func (r *Changes) waitDisruptable(ctx context.Context, c nodeChange, e impact.Effect) error {
 	return rollout.WaitHealthy(ctx, r.Plan, r.Progress, "the cluster to tolerate the outage of "+c.Name,
 		func(ctx context.Context) error { return r.checkDisruption(ctx, c, e) })
 }
@@ -110,7 +110,7 @@ func (r *Changes) previewDisruption(ctx context.Context, c nodeChange, effect im
 	}
 
 	// What this update sets up has joined by then.
-	if err != nil && !rollout.IsAwaited(err) {
+	if err != nil && !rollout.IsWaitingForJoin(err) {
 		r.Warn(fmt.Sprintf("in the current state of the cluster, %s would not be disrupted: %v", c.Name, err))
 	}
 
@@ -147,7 +147,7 @@ func (r *Changes) upgradeTalos(ctx context.Context, c nodeChange, before talosap
 // rebootInstalled has a node boot into a system that was installed while it ran, which took its time: the cluster may
 // not do without the node any more.
 func (r *Changes) rebootInstalled(ctx context.Context, c nodeChange) error {
-	if err := r.waitDisruption(ctx, c, impact.EffectUpgrade); err != nil {
+	if err := r.waitDisruptable(ctx, c, impact.EffectUpgrade); err != nil {
 		return fmt.Errorf("it has installed %s and does not boot into it: %w", talosimage.System(c.wanted), err)
 	}
 
@@ -161,7 +161,7 @@ func (r *Changes) reboot(ctx context.Context, c nodeChange) error {
 		return err
 	}
 
-	before, err := r.askAnswering(ctx, c.Target, c.credentials)
+	before, err := r.askWithRetry(ctx, c.Target, c.credentials)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (s *snapshots) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestBackup: a server keeps etcd before something happens to it, and nothing happens where none does.
 func TestBackup(t *testing.T) {
 	e := newEdge(t)
-	server := clusterNode{e.Cluster, e.Plan.Nodes()[0]}
+	server := disruptedNode{e.Cluster, e.Plan.Nodes()[0]}
 
 	var said, warned []string
 

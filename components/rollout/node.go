@@ -15,14 +15,14 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// Cluster is what a rollout asks of the system that runs on a node, Talos or K3s, and of the node's peers.
-type Cluster interface {
+// Node is what a rollout asks about one node: of the system that runs on it, Talos or K3s, and of its peers.
+type Node interface {
 	// Evaluate says what is to be done to the node, now that it is its turn: what was found before may have changed, and a
 	// run that was cut off may have done any of it.
 	Evaluate(ctx context.Context) (Work, error)
-	// CheckDisruption waits until the cluster can do without the node, for good if it is removed. Its error says why it
+	// WaitDisruptable waits until the cluster can do without the node, for good if it is removed. Its error says why it
 	// cannot.
-	CheckDisruption(ctx context.Context, e impact.Effect) error
+	WaitDisruptable(ctx context.Context, e impact.Effect) error
 	// Backup keeps etcd as it is now.
 	Backup(ctx context.Context) error
 	// Kubernetes waits for a control plane that answers. The node itself is asked last.
@@ -34,7 +34,7 @@ type Cluster interface {
 // System is what runs in the VMs of a cluster, Talos or K3s.
 type System interface {
 	// Restart is a node whose VM is to be restarted, as a rollout sees it.
-	Restart(n plan.Node) Cluster
+	Restart(n plan.Node) Node
 	// PreviewRestart warns of what would keep the node from being restarted as it is now, and says what is left of etcd
 	// meanwhile.
 	PreviewRestart(ctx context.Context, n plan.Node) (quorum string)
@@ -48,14 +48,14 @@ type System interface {
 type Work struct {
 	// Effect is that of the first step.
 	Effect impact.Effect
-	// NotInCluster says that the node is in no cluster: nothing notices that it is taken down.
+	// NotInCluster says that no cluster depends on the node: it never joined, or it was already removed.
 	NotInCluster bool
 	// Unreachable says that the node cannot be drained, and is taken down as it is: the cluster does without it already,
 	// as Kubernetes says of a worker.
 	Unreachable bool
 	// KeepPods says that pods stay on the node meanwhile: they outlive the work, or have no other place.
 	KeepPods bool
-	// Drain takes the pods off the node; nil: all of them leave, or nothing is done to it.
+	// Drain cordons and drains the node; nil: all pods leave, or nothing is done to it.
 	Drain func(context.Context, Drain) error
 	// DisruptiveSteps take the node down. A VM is restarted by the provider instead, between Prepare and Finish.
 	DisruptiveSteps []DisruptiveStep
@@ -110,7 +110,7 @@ type Scope struct {
 	Destroying bool
 }
 
-// Drain takes the pods off a node before the node is taken down, for whatever reason.
+// Drain cordons and drains a node before it is taken down, for whatever reason.
 type Drain struct {
 	Kube     *kubeapi.Client
 	Node     string

@@ -16,15 +16,15 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// clusterNode is a node of K3s that is taken down.
-type clusterNode struct {
+// disruptedNode implements rollout.Node for one node of K3s.
+type disruptedNode struct {
 	*Cluster
 
 	node plan.Node
 }
 
-// CheckDisruption waits until the cluster can do without the node.
-func (k clusterNode) CheckDisruption(ctx context.Context, e impact.Effect) error {
+// WaitDisruptable waits until the cluster can do without the node.
+func (k disruptedNode) WaitDisruptable(ctx context.Context, e impact.Effect) error {
 	_, err := k.waitHealthy(ctx, e)
 
 	return err
@@ -36,7 +36,7 @@ type nodeStatus struct {
 	answered, registered bool
 }
 
-func (k clusterNode) waitHealthy(ctx context.Context, e impact.Effect) (status nodeStatus, err error) {
+func (k disruptedNode) waitHealthy(ctx context.Context, e impact.Effect) (status nodeStatus, err error) {
 	err = rollout.WaitHealthy(ctx, k.Plan, k.Progress, "the cluster to tolerate the outage of "+k.node.Name,
 		func(ctx context.Context) (err error) {
 			status, err = k.checkStatus(ctx, k.node, e)
@@ -48,10 +48,10 @@ func (k clusterNode) waitHealthy(ctx context.Context, e impact.Effect) (status n
 }
 
 // Backup keeps etcd as it is now.
-func (k clusterNode) Backup(ctx context.Context) error { return k.backupEtcd(ctx, k.node.Name) }
+func (k disruptedNode) Backup(ctx context.Context) error { return k.backupEtcd(ctx, k.node.Name) }
 
 // Kubernetes waits for a server that answers.
-func (k clusterNode) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
+func (k disruptedNode) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
 	return rollout.WaitKubernetes(ctx, k.Plan, k.Progress, func(ctx context.Context) (*kubeapi.Client, error) {
 		kube, err := k.kubernetesAskingLast(ctx, k.node.Name)
 		if err != nil {
@@ -63,7 +63,7 @@ func (k clusterNode) Kubernetes(ctx context.Context) (*kubeapi.Client, error) {
 }
 
 // isOnlyNode says that the node is all there is: its pods have no other place.
-func (k clusterNode) isOnlyNode() bool { return len(k.Plan.Nodes()) == 1 }
+func (k disruptedNode) isOnlyNode() bool { return len(k.Plan.Nodes()) == 1 }
 
 // checkStatus says how a node is, and why the cluster cannot do without it, or why that is not known.
 func (c *Cluster) checkStatus(ctx context.Context, n plan.Node, e impact.Effect) (status nodeStatus, err error) {
@@ -106,7 +106,7 @@ func (c *Cluster) checkDisruption(
 	} else {
 		c.markWithoutAddress(members)
 
-		if err = c.checkLeaving(members, n.Name); err == nil {
+		if err = c.checkUnplannedServers(members, n.Name); err == nil {
 			err = c.CheckEtcd(members, n.Name, impact.EffectReboot)
 		}
 	}
@@ -138,9 +138,9 @@ func (c *Cluster) checkDisruption(
 	return nil
 }
 
-// checkLeaving says which server that has left the plan is not healthy. It is removed at the end of an update, and
-// counts for the quorum until then.
-func (c *Cluster) checkLeaving(members []etcd.Member, name string) error {
+// checkUnplannedServers says which server that has left the plan is not healthy. It is removed at the end of an update,
+// and counts for the quorum until then.
+func (c *Cluster) checkUnplannedServers(members []etcd.Member, name string) error {
 	for _, m := range members {
 		if m.Name == name || m.Problem == "" || c.isPlannedServer(m.Name) {
 			continue
@@ -280,7 +280,7 @@ func (c *Cluster) backupEtcd(ctx context.Context, node string) error {
 
 	var failed []string
 
-	for _, server := range c.serversEndingWith(node) {
+	for _, server := range c.serversWithLast(node) {
 		address := c.Addresses.Get(server.Name)
 		if address == "" {
 			continue

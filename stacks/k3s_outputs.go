@@ -9,6 +9,7 @@ import (
 	"talos-proxmox/components"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks/contract"
+	"talos-proxmox/stacks/shellword"
 )
 
 // k3sOutputs are the stack outputs of a cluster of K3s.
@@ -55,12 +56,12 @@ func k3sStatus(c *components.K3sCluster) pulumi.Map {
 func k3sNextSteps(c *components.K3sCluster, stack string) pulumi.Map {
 	const file = spec.File(contract.OutputKubeconfig)
 
-	output := "pulumi stack output --stack " + shellWord(stack) + " "
+	output := "pulumi stack output --stack " + shellword.Quote(stack) + " "
 	found := pulumi.Map{"contract": pulumi.String(output + contract.OutputContract + " --json")}
 	kubeconfig := "./" + string(file)
 
 	if f := c.Plan.Outputs.Files; f != nil && slices.Contains(f.Write, file) {
-		kubeconfig = shellWord("./" + path.Join(f.Dir, string(file)))
+		kubeconfig = shellword.Quote("./" + path.Join(f.Dir, string(file)))
 	} else {
 		found["get_kubeconfig"] = pulumi.String("(umask 077; " + output + contract.OutputKubeconfig +
 			" --show-secrets > kubeconfig)")

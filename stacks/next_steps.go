@@ -2,7 +2,6 @@ package stacks
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	"talos-proxmox/components"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks/contract"
+	"talos-proxmox/stacks/shellword"
 )
 
 // nextSteps are the commands that an operator wants next, ready to be copied. Credentials that are not written as files
@@ -19,11 +19,11 @@ func nextSteps(c *components.TalosCluster, stack string, controlPlanes pulumi.St
 	nodes pulumi.ArrayOutput,
 ) pulumi.Map {
 	found := pulumi.Map{}
-	output := "pulumi stack output --stack " + shellWord(stack) + " "
+	output := "pulumi stack output --stack " + shellword.Quote(stack) + " "
 
 	place := func(name spec.File) string {
 		if f := c.Plan.Outputs.Files; f != nil && slices.Contains(f.Write, name) {
-			return shellWord("./" + path.Join(f.Dir, string(name)))
+			return shellword.Quote("./" + path.Join(f.Dir, string(name)))
 		}
 
 		found["get_"+string(name)] = pulumi.String("(umask 077; " + output + string(name) + " --show-secrets > " +
@@ -35,7 +35,7 @@ func nextSteps(c *components.TalosCluster, stack string, controlPlanes pulumi.St
 	kubeconfig, talosconfig := place(contract.OutputKubeconfig), place(contract.OutputTalosconfig)
 
 	found["kubectl"] = c.Endpoint.ApplyT(func(endpoint string) string {
-		return "kubectl --kubeconfig " + kubeconfig + " --server " + shellWord(endpoint) + " get nodes -o wide"
+		return "kubectl --kubeconfig " + kubeconfig + " --server " + shellword.Quote(endpoint) + " get nodes -o wide"
 	}).(pulumi.StringOutput)
 	found["talosctl"] = pulumi.All(controlPlanes, nodes).ApplyT(func(both []any) string {
 		var all []string
@@ -53,16 +53,4 @@ func nextSteps(c *components.TalosCluster, stack string, controlPlanes pulumi.St
 	found["contract"] = pulumi.String(output + contract.OutputContract + " --json")
 
 	return found
-}
-
-// plain is what no shell takes for anything but itself.
-var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
-// shellWord is a word as a shell reads it. The brackets of an IPv6 address are a pattern to some.
-func shellWord(word string) string {
-	if plain.MatchString(word) {
-		return word
-	}
-
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

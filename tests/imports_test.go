@@ -193,6 +193,7 @@ func TestImports(t *testing.T) {
 			"components/plan", "components/planner", "components/proxmoxapi", "components/spec", "stacks/schema",
 		}, []string{"net/http", "k8s.io/", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"stacks/files", nil, []string{"github.com/", "net/http", "k8s.io/"}},
+		{"stacks/shellword", nil, []string{"github.com/", "net/http", "k8s.io/"}},
 		{"stacks/export", []string{"stacks/contract"}, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{
 			"stacks/planview",
@@ -212,13 +213,15 @@ func TestImports(t *testing.T) {
 		// The operator's command registers no resources.
 		{"stacks/ops", []string{
 			"components/", "stacks/config", "stacks/contract", "stacks/export", "stacks/migrate", "stacks/nodesjson",
-			"stacks/ops/", "stacks/planview",
+			"stacks/ops/", "stacks/planview", "stacks/shellword",
 		}, []string{"github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"stacks/provider", []string{
 			"components/hookutil", "components/spec", "stacks", "stacks/config", "stacks/contract", "stacks/schema",
 		}, nil},
 		{"stacks/examples", []string{"components/spec", "stacks", "stacks/contract"}, nil},
-		{"stacks", []string{"components", "components/", "stacks/config", "stacks/contract", "stacks/files"}, nil},
+		{"stacks", []string{
+			"components", "components/", "stacks/config", "stacks/contract", "stacks/files", "stacks/shellword",
+		}, nil},
 		{"policy", []string{"components/plan", "components/spec", "components/tokens", "policy/"}, nil},
 		// What is released is no code of ours.
 		{"tests/lab", []string{"tests/lab/", "tests/upstream"}, []string{"github.com/pulumi/", "github.com/luthermonson/"}},

@@ -203,10 +203,11 @@ func TestLocked(t *testing.T) {
 
 	require.Eventually(t, func() bool { return len(calls(r, "/clone")) > 0 }, wait, 10*time.Millisecond)
 
-	const lock = "another operation runs on the stack: wait for it, or, when none does any more, run: pulumi cancel " +
-		"(created by "
+	const lock = "another operation runs on the stack (created by "
 
-	require.ErrorContains(t, s.Restore(t.Context(), full), "nothing was restored: "+lock)
+	locked := s.Restore(t.Context(), full)
+	require.ErrorContains(t, locked, "nothing was restored: "+lock)
+	require.ErrorContains(t, locked, "): wait for it, or, when none does any more, run: pulumi cancel --stack dev")
 	require.ErrorContains(t, s.Stack.Import(t.Context(), text), lock,
 		"the backend refuses too, should an update begin after the first look")
 

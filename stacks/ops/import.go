@@ -9,6 +9,7 @@ import (
 
 	"talos-proxmox/stacks/ops/importcmd"
 	"talos-proxmox/stacks/ops/state"
+	"talos-proxmox/stacks/shellword"
 )
 
 func importCluster(o *options) *cobra.Command {
@@ -64,17 +65,17 @@ func next(o *options, files importcmd.Files) error {
 
 	ops := "go run ./stacks/ops"
 	if o.project != "." {
-		ops += " -C " + o.project
+		ops += " -C " + shellword.Quote(o.project)
 	}
 
-	ops += " -s " + o.stack
+	ops += " -s " + shellword.Quote(o.stack)
 
 	fmt.Fprintf(o.out, "\nwrote %s; next:\n\n", files.Import)
 	fmt.Fprintf(o.out, "  %s run import --file %s --protect=false --generate-code=false\n  %s run up --refresh\n", ops,
-		file, ops)
+		shellword.Quote(file), ops)
 
 	if files.Secrets != "" {
-		fmt.Fprintf(o.out, "  rm -r %s\n", filepath.Dir(files.Secrets))
+		fmt.Fprintf(o.out, "  rm -r %s\n", shellword.Quote(filepath.Dir(files.Secrets)))
 	}
 
 	return nil

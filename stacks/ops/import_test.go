@@ -24,7 +24,15 @@ func TestNext(t *testing.T) {
 			"..", filepath.Join(work, "dev.import.json"),
 			"-C .. -s dev run import --file " + filepath.Base(work) + "/dev.import.json ",
 		},
-		{".", "state-backups/dev.import.json", "-s dev run import --file state-backups/dev.import.json "},
+		{
+			".", "state-backups/dev.import.json",
+			"-s dev run import --file state-backups/dev.import.json --protect=false --generate-code=false\n",
+		},
+		{
+			"my stacks", "my stacks/backups/dev.import.json", // as one word of a shell
+			"-C 'my stacks' -s dev run import --file backups/dev.import.json ",
+		},
+		{".", "my backups/dev.import.json", "-s dev run import --file 'my backups/dev.import.json' "},
 	} {
 		var out strings.Builder
 

@@ -20,6 +20,7 @@ import (
 
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/stacks/config"
+	"talos-proxmox/stacks/shellword"
 )
 
 // Pulumi is a stack, reached with the Automation API.
@@ -141,7 +142,7 @@ func (p *Pulumi) Import(ctx context.Context, text []byte) error {
 
 	err := p.Stack.Import(ctx, state)
 	if auto.IsConcurrentUpdateError(err) {
-		return locked(err)
+		return p.locked(err.Error())
 	}
 
 	return brief(err)
@@ -158,7 +159,7 @@ func (p *Pulumi) Free(ctx context.Context) error {
 
 	for _, s := range all {
 		if s.UpdateInProgress && same(s.Name, p.Stack.Name()) {
-			return ErrLocked
+			return p.locked("")
 		}
 	}
 
@@ -166,7 +167,7 @@ func (p *Pulumi) Free(ctx context.Context) error {
 	case auto.IsCreateStack409Error(err):
 		return nil
 	case auto.IsConcurrentUpdateError(err):
-		return locked(err)
+		return p.locked(err.Error())
 	case err == nil:
 		return fmt.Errorf("stack %s was removed while it was being read, and is empty now", p.Stack.Name())
 	default:
@@ -182,13 +183,15 @@ func same(a, b string) bool {
 // lockedBy is how the CLI tells of a lock.
 var lockedBy = regexp.MustCompile(`created by .*`)
 
-func locked(err error) error {
-	by := lockedBy.FindAllString(err.Error(), -1)
-	if len(by) == 0 {
-		return ErrLocked
+// locked is ErrLocked with what the CLI said of it, and the way on. Another stack than this one may be selected.
+func (p *Pulumi) locked(printed string) error {
+	who := ""
+	if by := lockedBy.FindAllString(printed, -1); len(by) > 0 {
+		who = " (" + strings.Join(by, "; ") + ")"
 	}
 
-	return fmt.Errorf("%w (%s)", ErrLocked, strings.Join(by, "; "))
+	return fmt.Errorf("%w%s: wait for it, or, when none does any more, run: pulumi cancel --stack %s", ErrLocked, who,
+		shellword.Quote(p.Stack.Name()))
 }
 
 // Resources implements Stack.

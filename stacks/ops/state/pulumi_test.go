@@ -48,6 +48,23 @@ func project(t *testing.T) string {
 	return dir
 }
 
+// TestLocked: a lock is that of the stack that was named, whichever one is selected.
+func TestLocked(t *testing.T) {
+	stack, err := Open(t.Context(), project(t), "prod", auto.Pulumi(cli{new([]string)}))
+	require.NoError(t, err)
+
+	const next = ": wait for it, or, when none does any more, run: pulumi cancel --stack prod"
+
+	for printed, want := range map[string]string{
+		"":                                    "another operation runs on the stack" + next,
+		"x\ncreated by a@b (pid 7) at noon\n": "another operation runs on the stack (created by a@b (pid 7) at noon)" + next,
+	} {
+		err := stack.locked(printed)
+		require.ErrorIs(t, err, ErrLocked)
+		assert.EqualError(t, err, want)
+	}
+}
+
 // TestOpen: no stack is selected, not for a moment: the command may be cut off in it.
 func TestOpen(t *testing.T) {
 	dir := project(t)

@@ -34,5 +34,4 @@ type Stack interface {
 }
 
 // ErrLocked says that another operation runs on the stack, or was killed and has left its lock.
-var ErrLocked = errors.New(
-	"another operation runs on the stack: wait for it, or, when none does any more, run: pulumi cancel")
+var ErrLocked = errors.New("another operation runs on the stack")

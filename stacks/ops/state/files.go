@@ -129,6 +129,9 @@ func (s Snapshots) Read(path string) (File, error) {
 	return File{Path: path, Deployment: deployment, text: text}, nil
 }
 
+// useful says that a snapshot can be restored and holds something, and was not kept by a restore.
+func (f File) useful() bool { return f.Err == nil && !f.PreRestore && len(f.Deployment.URNs) > 0 }
+
 // Newest is the newest snapshot that can be restored and holds something. What a restore has kept is not meant by it.
 func (s Snapshots) Newest() (File, error) {
 	all, err := s.List()
@@ -137,7 +140,7 @@ func (s Snapshots) Newest() (File, error) {
 	}
 
 	for _, f := range all {
-		if f.Err == nil && !f.PreRestore && len(f.Deployment.URNs) > 0 {
+		if f.useful() {
 			return f, nil
 		}
 	}
@@ -146,7 +149,8 @@ func (s Snapshots) Newest() (File, error) {
 }
 
 // Prune removes the oldest snapshots beyond a number, and returns what it has removed. What cannot be read does not
-// count as a snapshot and stays, as does what a restore has kept.
+// count as a snapshot and stays, as does what a restore has kept, and a snapshot without resources: those of a lost
+// backend would take the place of the ones that can be restored.
 func (s Snapshots) Prune(keep int) ([]File, error) {
 	if keep < 0 {
 		return nil, fmt.Errorf("%d snapshots cannot be kept", keep)
@@ -160,7 +164,7 @@ func (s Snapshots) Prune(keep int) ([]File, error) {
 	var removed []File
 
 	for _, f := range all {
-		if f.Err != nil || f.PreRestore {
+		if !f.useful() {
 			continue
 		}
 

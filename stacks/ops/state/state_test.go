@@ -220,6 +220,34 @@ func TestKeep(t *testing.T) {
 		"removed  %[1]s/dev.19990101-000000.json\n", s.Dir), out.String())
 }
 
+// TestKeepsWhatHolds: after a lost backend, snapshots hold nothing. They take no place of those that can be restored.
+func TestKeepsWhatHolds(t *testing.T) {
+	_, s, _ := guarded(t)
+
+	for day, text := range [][]byte{
+		stateOf("dev", 0, "a"), stateOf("dev", 0, "a"), stateOf("dev", 0, "a"), stateOf("dev", 0, "a", "b"),
+		stateOf("dev", 0), stateOf("dev", 0), stateOf("dev", 0), stateOf("dev", 0), stateOf("dev", 0),
+	} {
+		write(t, filepath.Join(s.Dir, fmt.Sprintf("dev.2000010%d-000000.json", day+1)), text)
+	}
+
+	removed, err := s.Snapshots().Prune(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	equal(t, 1, len(removed))
+	equal(t, filepath.Join(s.Dir, "dev.20000101-000000.json"), removed[0].Path)
+	equal(t, 8, len(files(t, s)))
+
+	f, err := s.Snapshots().Newest()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	equal(t, filepath.Join(s.Dir, "dev.20000104-000000.json"), f.Path)
+}
+
 // TestRefusedSnapshots: a state that could not be restored is not kept.
 func TestRefusedSnapshots(t *testing.T) {
 	_, s, _ := guarded(t)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+
+	"talos-proxmox/stacks/shellword"
 )
 
 // Deployment is what a snapshot says of a stack.
@@ -48,10 +50,8 @@ func decode(text []byte, project, stack string) (Deployment, error) {
 	found := Deployment{Pending: len(d.PendingOperations), Updated: d.Manifest.Time}
 
 	for _, r := range d.Resources {
-		if r.URN.Stack().Name().String() != stack || r.URN.Project().String() != project {
-			return Deployment{},
-				fmt.Errorf("it holds %s, which belongs to stack %s of project %s; this is stack %s of project %s",
-					r.URN.Name(), r.URN.Stack().Name(), r.URN.Project(), stack, project)
+		if err := belongs(r.URN, project, stack); err != nil {
+			return Deployment{}, err
 		}
 
 		found.URNs = append(found.URNs, string(r.URN))
@@ -69,6 +69,24 @@ func decode(text []byte, project, stack string) (Deployment, error) {
 	}
 
 	return found, nil
+}
+
+// belongs refuses a resource of another stack. URNs hold the stack's name, so those that were written before it was
+// renamed are another one's, too.
+func belongs(urn resource.URN, project, stack string) error {
+	of := urn.Stack().Name().String()
+	if of == stack && urn.Project().String() == project {
+		return nil
+	}
+
+	err := fmt.Errorf("it holds %s, which belongs to stack %s of project %s; this is stack %s of project %s",
+		urn.Name(), of, urn.Project(), stack, project)
+	if urn.Project().String() != project {
+		return err
+	}
+
+	return fmt.Errorf("%w. If the stack was renamed since, rename it back ('pulumi stack rename %s --stack %s'), "+
+		"restore with --stack %[2]s, and rename it again", err, shellword.Quote(of), shellword.Quote(stack))
 }
 
 // plaintext finds a secret that is not encrypted.

@@ -36,7 +36,8 @@ func TestRestore(t *testing.T) {
 		{
 			name: "another stack's", file: stateOf("prod", 0, "vm"),
 			want: "{file} is not a snapshot to restore: it holds vm, which belongs to stack prod of project talos-proxmox; this " +
-				"is stack dev of project talos-proxmox",
+				"is stack dev of project talos-proxmox. If the stack was renamed since, rename it back ('pulumi stack rename " +
+				"prod --stack dev'), restore with --stack prod, and rename it again",
 		},
 		{name: "empty", file: stateOf("dev", 0), want: "{file} holds no resource: restoring it would forget everything"},
 		{

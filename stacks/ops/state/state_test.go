@@ -259,7 +259,10 @@ func TestRefusedSnapshots(t *testing.T) {
 		string(
 			stateOf("prod", 0,
 				"vm")): "it holds vm, which belongs to stack prod of project talos-proxmox; this is stack dev of project " +
-			"talos-proxmox",
+			"talos-proxmox. If the stack was renamed since, rename it back ('pulumi stack rename prod --stack dev'), restore " +
+			"with --stack prod, and rename it again",
+		strings.ReplaceAll(string(stateOf("dev", 0, "vm")), "::talos-proxmox::", "::web::"): "it holds vm, which belongs " +
+			"to stack dev of project web; this is stack dev of project talos-proxmox",
 		`{"version": 3, "deployment": {"resources": [{"urn": "urn:pulumi:dev::talos-proxmox::a:b:C::x", "outputs": {"list": [
 			{"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": "\"x\""}]}}]}}`: "it holds secrets in plain text: it was exported with --show-secrets",
 	} {

@@ -166,7 +166,7 @@ func secretsOf(t *testing.T, r *rehearsal.Rehearsal, outputs auto.OutputMap) *se
 	first, c := r.Plan.ControlPlanes()[0], config.Contexts[config.Context]
 
 	bundle, err := talosapi.Secrets(t.Context(), []talosapi.Target{{Name: first.Name, Address: addressOf(r, first.Name)}},
-		talosapi.Credentials{CA: c.CA, Certificate: c.Crt, Key: c.Key})
+		talosapi.Credentials{CA: c.CA, Certificate: c.Crt, Key: c.Key}, nil)
 	require.NoError(t, err)
 
 	return bundle

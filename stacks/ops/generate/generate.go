@@ -155,7 +155,7 @@ func identify(ctx context.Context, machines []*machine, o Options) (*secrets.Bun
 		return nil, fmt.Errorf("%s has no endpoint: name a control plane with --control-plane", o.Talosconfig)
 	}
 
-	bundle, err := talosapi.Secrets(ctx, ask, credentials)
+	bundle, err := talosapi.Secrets(ctx, ask, credentials, nil)
 	if err != nil {
 		return nil, err
 	}

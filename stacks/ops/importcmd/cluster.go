@@ -40,7 +40,8 @@ type Proxmox interface {
 
 // talos is what is asked of control planes; package talosapi answers it.
 type talos struct {
-	secrets func(context.Context, []talosapi.Target, talosapi.Credentials) (*secrets.Bundle, error)
+	secrets func(context.Context, []talosapi.Target, talosapi.Credentials,
+		func(t talosapi.Target, cluster string) error) (*secrets.Bundle, error)
 	founded func(context.Context, []talosapi.Target, talosapi.Credentials) bool
 }
 

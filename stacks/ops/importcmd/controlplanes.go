@@ -3,6 +3,7 @@ package importcmd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
@@ -30,7 +31,20 @@ func (c *cluster) running(ctx context.Context, endpoints []string, credentials t
 		return nil, errors.New("no address of a control plane is known: name one with --control-plane")
 	}
 
-	return c.talos.secrets(ctx, targets, credentials)
+	return c.talos.secrets(ctx, targets, credentials, c.accept)
+}
+
+// accept refuses the secrets of another cluster. A talosconfig may lead to one: its selected context is used where it
+// has none of the cluster's name. What runs in a VM of the plan is believed, whatever name it has.
+func (c *cluster) accept(t talosapi.Target, name string) error {
+	own := slices.ContainsFunc(c.plan.ControlPlanes(), func(n plan.Node) bool { return n.Name == t.Name })
+	if own || name == c.plan.Cluster {
+		return nil
+	}
+
+	return fmt.Errorf("%s (%s) is a control plane of cluster %s, and the stack's cluster is %s: its secrets are not "+
+		"imported. Give the talosconfig of %[4]s, or the address of its control plane with --control-plane", t.Name,
+		t.Address, name, c.plan.Cluster)
 }
 
 // founded says whether there is a cluster, or may be one. A run that was cut off early leaves machines that wait to be

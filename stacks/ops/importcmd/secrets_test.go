@@ -2,10 +2,13 @@ package importcmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
@@ -96,7 +99,9 @@ func TestNotFounded(t *testing.T) {
 			cluster := lost(c.nodes...)
 			cluster.options = Options{ControlPlane: c.named, Out: &out}
 			cluster.talos = talos{
-				func(_ context.Context, all []talosapi.Target, credentials talosapi.Credentials) (*secrets.Bundle, error) {
+				func(_ context.Context, all []talosapi.Target, credentials talosapi.Credentials,
+					_ func(talosapi.Target, string) error,
+				) (*secrets.Bundle, error) {
 					compare(t, talosapi.Credentials{CA: "CA", Certificate: "certificate", Key: "key"}, credentials)
 					asked = all
 
@@ -127,12 +132,80 @@ func TestAccepted(t *testing.T) {
 
 	cluster := lost(stated)
 	cluster.options.Out = &out
-	cluster.talos.secrets = func(context.Context, []talosapi.Target, talosapi.Credentials) (*secrets.Bundle, error) {
+	cluster.talos.secrets = func(context.Context, []talosapi.Target, talosapi.Credentials,
+		func(talosapi.Target, string) error,
+	) (*secrets.Bundle, error) {
 		return nil, nil
 	}
 
 	if err := cluster.compare(t.Context(), withSecrets(t)); err != nil || out.String() != "" {
 		t.Fatal(err, out.String())
+	}
+}
+
+// TestOtherCluster: a talosconfig without a context of the cluster's name leads to where its selected one does. Of what
+// answers there, the secrets of this cluster alone are imported.
+func TestOtherCluster(t *testing.T) {
+	const (
+		ours   = `  c: { endpoints: [10.0.0.41] }`
+		theirs = `  other: { endpoints: [10.0.0.99] }`
+	)
+
+	accepted := errors.New("accepted")
+
+	for name, c := range map[string]struct {
+		contexts string
+		nodes    []plan.Node
+		named    string
+		// names are those of the clusters that the addresses belong to.
+		names map[string]string
+		want  string
+	}{
+		"its own context": {
+			contexts: ours + "\n" + theirs, names: map[string]string{"10.0.0.41": "c"}, want: "accepted",
+		},
+		"another context": {
+			contexts: theirs, names: map[string]string{"10.0.0.99": "other"},
+			want: "endpoint (10.0.0.99) is a control plane of cluster other, and the stack's cluster is c: its secrets are " +
+				"not imported. Give the talosconfig of c, or the address of its control plane with --control-plane",
+		},
+		"another context that leads to it": {
+			contexts: theirs, names: map[string]string{"10.0.0.99": "c"}, want: "accepted",
+		},
+		"a VM of the plan, whatever it calls itself": {
+			contexts: theirs, nodes: []plan.Node{stated}, names: map[string]string{"10.0.0.31": "old", "10.0.0.99": "other"},
+			want: "accepted",
+		},
+		"an address of another cluster": {
+			contexts: ours, named: "10.0.0.99", names: map[string]string{"10.0.0.99": "other"},
+			want: "control plane (10.0.0.99) is a control plane of cluster other, and the stack's cluster is c: its secrets " +
+				"are not imported. Give the talosconfig of c, or the address of its control plane with --control-plane",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "talosconfig")
+			if err := os.WriteFile(path, []byte("context: other\ncontexts:\n"+c.contexts+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+
+			cluster := lost(c.nodes...)
+			cluster.plan.Cluster = "c"
+			cluster.options = Options{Talosconfig: path, ControlPlane: c.named}
+			cluster.talos.secrets = func(_ context.Context, all []talosapi.Target, _ talosapi.Credentials,
+				accept func(talosapi.Target, string) error,
+			) (*secrets.Bundle, error) {
+				for _, target := range all {
+					if name, answers := c.names[target.Address]; answers {
+						return nil, cmp.Or(accept(target, name), accepted)
+					}
+				}
+
+				return nil, errors.New("none answers")
+			}
+
+			_, err := cluster.bundle(t.Context())
+			compare(t, c.want, message(err))
+		})
 	}
 }
 

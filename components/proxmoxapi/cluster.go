@@ -35,7 +35,28 @@ func (c *Client) Version(ctx context.Context) (Version, error) {
 }
 
 // Mapped is a device of a host that a resource mapping stands for.
-type Mapped struct{ Host, BDF string }
+type Mapped struct {
+	Host, BDF string
+	// ID is its vendor and device, "10de:2204"; empty: not known.
+	ID string
+}
+
+// String names the device.
+func (m Mapped) String() string {
+	if m.ID == "" {
+		return m.Host + " " + m.BDF
+	}
+
+	return m.Host + " " + m.BDF + " (" + m.ID + ")"
+}
+
+// Same says that both are one device, as far as both are known. Proxmox VE takes an address without its domain.
+func (m Mapped) Same(other Mapped) bool {
+	const domain = "0000:"
+
+	return m.Host == other.Host && strings.TrimPrefix(m.BDF, domain) == strings.TrimPrefix(other.BDF, domain) &&
+		(m.ID == "" || other.ID == "" || strings.EqualFold(m.ID, other.ID))
+}
 
 // Mappings returns the resource mappings of PCI devices that the credentials may see, by name.
 func (c *Client) Mappings(ctx context.Context) (map[string][]Mapped, error) {
@@ -54,7 +75,9 @@ func (c *Client) Mappings(ctx context.Context) (map[string][]Mapped, error) {
 
 		for _, text := range m.Map {
 			properties := Properties(text)
-			found[m.ID] = append(found[m.ID], Mapped{Host: properties["node"], BDF: properties["path"]})
+			found[m.ID] = append(found[m.ID], Mapped{
+				Host: properties["node"], BDF: properties["path"], ID: properties["id"],
+			})
 		}
 	}
 

@@ -117,7 +117,7 @@ func (h MappingHooks) CheckDeleted(ctx context.Context, args *pulumi.ResourceHoo
 	}
 
 	// It may have been made by another one in between.
-	if !slices.Equal(devices, mapped(args.OldInputs)) {
+	if !slices.EqualFunc(devices, mapped(args.OldInputs), proxmoxapi.Mapped.Same) {
 		return fmt.Errorf("resource mapping %s is no longer in the state, and is still on Proxmox VE, with other devices "+
 			"than the state had: %v. If no VM uses it: %s", name, devices, remedy)
 	}
@@ -138,7 +138,7 @@ func mapped(inputs resource.PropertyMap) []proxmoxapi.Mapped {
 
 	for _, device := range hookutil.Objects(inputs, "maps") {
 		devices = append(devices, proxmoxapi.Mapped{
-			Host: hookutil.String(device, "node"), BDF: hookutil.String(device, "path"),
+			Host: hookutil.String(device, "node"), BDF: hookutil.String(device, "path"), ID: hookutil.String(device, "id"),
 		})
 	}
 

@@ -83,7 +83,7 @@ func TestCheckMappingDeleted(t *testing.T) {
 		"of another device": {
 			store: fakeMappings{mappings: map[string][]proxmoxapi.Mapped{"c-gpu": {{Host: "pve", BDF: "0000:02:00.0"}}}},
 			want: "resource mapping c-gpu is no longer in the state, and is still on Proxmox VE, with other devices than the " +
-				"state had: [{pve 0000:02:00.0}]. If no VM uses it: " + remedy,
+				"state had: [pve 0000:02:00.0]. If no VM uses it: " + remedy,
 		},
 		"fails again": {
 			store: fakeMappings{mappings: left, undeleted: errors.New("a page")}, deleted: []string{"c-gpu"},

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/tokens"
 )
@@ -213,7 +215,7 @@ func (f *finder) snippet(ctx context.Context, p planned) (outcome, error) {
 	return outcome{verdict: found, id: host + "/" + volume, remark: volume + " on host " + host}, nil
 }
 
-// mapping finds a resource mapping by its name.
+// mapping finds a resource mapping by its name, and refuses one of other devices: another cluster's may have its name.
 func (f *finder) mapping(ctx context.Context, p planned) (outcome, error) {
 	all, err := f.proxmox.Mappings(ctx)
 	if err != nil {
@@ -221,11 +223,36 @@ func (f *finder) mapping(ctx context.Context, p planned) (outcome, error) {
 	}
 
 	name := text(p.inputs, "name")
-	if _, there := all[name]; !there {
+
+	devices, there := all[name]
+	if !there {
 		return outcome{verdict: absent, remark: "there is no resource mapping " + name}, nil
 	}
 
+	if want := mapped(p.inputs); !slices.EqualFunc(devices, want, proxmoxapi.Mapped.Same) {
+		return outcome{}, fmt.Errorf("resource mapping %s is of %v, and the configuration gives it %v: it may be another "+
+			"cluster's and is not taken into the state. Set gpus of the pool to what the mapping has; or, if no VM uses it, "+
+			"run 'pvesh delete /cluster/mapping/pci/%[1]s' on a host", name, devices, want)
+	}
+
 	return f.exists(name, "resource mapping "+name, p)
+}
+
+// mapped are the devices that a resource mapping is to have. What a device is may not be known before it is made.
+func mapped(inputs map[string]any) []proxmoxapi.Mapped {
+	maps, _ := inputs["maps"].([]any) // what is no list is none
+
+	var devices []proxmoxapi.Mapped
+
+	for _, device := range maps {
+		if device, ok := device.(map[string]any); ok {
+			devices = append(devices, proxmoxapi.Mapped{
+				Host: text(device, "node"), BDF: text(device, "path"), ID: text(device, "id"),
+			})
+		}
+	}
+
+	return devices
 }
 
 // ha finds what the high-availability manager is told of a VM.

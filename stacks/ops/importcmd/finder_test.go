@@ -50,7 +50,7 @@ func (pve) Snippets(_ context.Context, _, datastore string) (map[string]int64, e
 }
 
 func (pve) Mappings(context.Context) (map[string][]proxmoxapi.Mapped, error) {
-	return map[string][]proxmoxapi.Mapped{"c-gpu-1": nil}, nil
+	return map[string][]proxmoxapi.Mapped{"c-gpu-1": {{Host: "pve1", BDF: "0000:01:00.0", ID: "10de:2204"}}}, nil
 }
 
 func (pve) FirewallRules(_ context.Context, vm proxmoxapi.VM) ([]proxmox.FirewallRule, error) {
@@ -106,7 +106,7 @@ func TestFill(t *testing.T) {
 				"talos.iso"),
 			{tokens.Download, "c-other-image"}: inputs("nodeName", "pve1", "datastoreId", "local", "contentType", "iso", "fileName",
 				"other.iso"),
-			{tokens.PCIMapping, "c-gpu-1"}: inputs("name", "c-gpu-1"),
+			{tokens.PCIMapping, "c-gpu-1"}: gpu("0000:01:00.0", "10de:2204"),
 			{tokens.PCIMapping, "c-gpu-2"}: inputs("name", "c-gpu-2"),
 			{tokens.HAResource, "c-ha"}:    inputs("resourceId", "vm:401"),
 			{tokens.HAResource, "c-ha-2"}:  inputs("resourceId", "vm:501"),
@@ -192,7 +192,7 @@ func TestFill(t *testing.T) {
 			map[string]any{"vmId": 402.0, "nodeName": "pve2"}, // it has no such drive
 		}),
 		filled(entry(tokens.Download, "c-image"), "local:iso/talos.iso", image),
-		filled(entry(tokens.PCIMapping, "c-gpu-1"), "c-gpu-1", inputs("name", "c-gpu-1")),
+		filled(entry(tokens.PCIMapping, "c-gpu-1"), "c-gpu-1", gpu("0000:01:00.0", "10de:2204")),
 		filled(entry(tokens.HAResource, "c-ha"), "vm:401", inputs("resourceId", "vm:401")),
 		filled(entry(tokens.FirewallRules, "c-rules-1"), "rule-3551421451", rules),
 		filled(entry(tokens.FirewallOptions, "c-firewall"), "options-2201914918", inputs("vmId", 401.0, "nodeName", "pve2")),
@@ -242,6 +242,48 @@ func inputs(pairs ...any) planned {
 	}
 
 	return planned{known(all), known(all)}
+}
+
+// gpu is the resource mapping of a GPU of host pve1.
+func gpu(bdf, id string) planned {
+	return inputs("name", "c-gpu-1", "maps", []any{map[string]any{"node": "pve1", "path": bdf, "id": id}})
+}
+
+// TestMappingOfOthers: a resource mapping has its name from others, where it is of other devices.
+func TestMappingOfOthers(t *testing.T) {
+	const refused = "c-gpu-1: resource mapping c-gpu-1 is of [pve1 0000:01:00.0 (10de:2204)], and the configuration " +
+		"gives it [%s]: it may be another cluster's and is not taken into the state. Set gpus of the pool to what the " +
+		"mapping has; or, if no VM uses it, run 'pvesh delete /cluster/mapping/pci/c-gpu-1' on a host"
+
+	for name, c := range map[string]struct {
+		planned planned
+		given   string
+	}{
+		"the same":              {planned: gpu("0000:01:00.0", "10de:2204")},
+		"without its domain":    {planned: gpu("01:00.0", "10DE:2204")},
+		"what it is, not known": {planned: gpu("0000:01:00.0", unknown)},
+		"another address":       {gpu("0000:02:00.0", "10de:2204"), "pve1 0000:02:00.0 (10de:2204)"},
+		"another card":          {gpu("0000:01:00.0", "10de:2684"), "pve1 0000:01:00.0 (10de:2684)"},
+		"another host": {
+			inputs("name", "c-gpu-1", "maps", []any{map[string]any{"node": "pve2", "path": "0000:01:00.0"}}),
+			"pve2 0000:01:00.0",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &wanted{
+				Resources: []map[string]any{entry(tokens.PCIMapping, "c-gpu-1")},
+				planned:   map[key]planned{{tokens.PCIMapping, "c-gpu-1"}: c.planned},
+			}
+
+			want := ""
+			if c.given != "" {
+				want = fmt.Sprintf(refused, c.given)
+			}
+
+			_, err := (&finder{proxmox: pve{}}).fill(t.Context(), w)
+			compare(t, want, message(err))
+		})
+	}
 }
 
 // TestKnown: what a preview does not tell is left out, and with it the list that it is an element of.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
@@ -31,6 +32,7 @@ func TestRecover(t *testing.T) {
 	require.NoError(t, r.WaitReady(t.Context(), wait))
 
 	contract, resources, deployed := contractOf(t, result), identities(t, r.Stack), r.Lab.World().Snapshot()
+	protectedBefore := protected(t, r.Stack)
 	talosconfig := filepath.Join(t.TempDir(), "talosconfig")
 	require.NoError(t, os.WriteFile(talosconfig, []byte(result.Outputs["talosconfig"].Value.(string)), 0o600))
 
@@ -44,8 +46,13 @@ func TestRecover(t *testing.T) {
 
 		importFile(t, r, files.Import)
 
+		if o.Secrets == "" {
+			requireKept(t, r)
+		}
+
 		requireUntouched(t, r)
 		assert.Equal(t, resources, identities(t, r.Stack))
+		assert.Equal(t, protectedBefore, protected(t, r.Stack))
 		assert.Equal(t, deployed, r.Lab.World().Snapshot())
 		requireNoChange(t, r.Stack)
 
@@ -92,8 +99,16 @@ found  k3s-dev-worker-1-vm      VM 501 on host pve, UUID [0-9a-f-]{36}
 $`, said)
 
 		importFile(t, r, files.Import)
+
+		// The state of the cluster has hooks, that of the VM has none yet.
+		set(t, r.Stack, "pools.worker.count", "0")
+		assert.Contains(t, failUp(t, r.Stack), "because it is protected")
+		assert.Equal(t, deployed, r.Lab.World().Snapshot())
+		set(t, r.Stack, "pools.worker.count", "1")
+
 		up(t, r.Stack)
 		assert.Equal(t, resources, identities(t, r.Stack))
+		assert.Equal(t, protectedBefore, protected(t, r.Stack))
 		assert.Equal(t, deployed, r.Lab.World().Snapshot())
 		requireNoChange(t, r.Stack)
 	})
@@ -216,6 +231,49 @@ func identities(t *testing.T, s auto.Stack) map[string]string {
 	return found
 }
 
+// protected are the resources that Pulumi does not delete.
+func protected(t *testing.T, s auto.Stack) []string {
+	t.Helper()
+
+	var names []string
+
+	for _, r := range state(t, s).Resources {
+		if r.Protect {
+			names = append(names, r.URN.Name())
+		}
+	}
+
+	slices.Sort(names)
+
+	return names
+}
+
+// requireKept tries to delete what was imported. It has no hooks that drain a node and compare its VM, so nothing goes
+// before an update has given it hooks.
+func requireKept(t *testing.T, r *rehearsal.Rehearsal) {
+	t.Helper()
+
+	imported, before := identities(t, r.Stack), r.Lab.World().Snapshot()
+
+	const refused = "cannot take effect in the first update after one with lifecycle.teardown, or after an import"
+
+	set(t, r.Stack, "pools.worker.count", "0")
+	assert.Contains(t, failUp(t, r.Stack), "pools: the removal of a node "+refused)
+	set(t, r.Stack, "pools.worker.count", "1")
+
+	set(t, r.Stack, "lifecycle.replace[0]", "k3s-dev-worker-1")
+	assert.Contains(t, failUp(t, r.Stack), "lifecycle.replace: "+refused)
+	unset(t, r.Stack, "lifecycle.replace")
+
+	out := newOutput(t)
+	_, err := r.Stack.Destroy(t.Context(), optdestroy.ProgressStreams(out), optdestroy.ErrorProgressStreams(out))
+	require.Error(t, err)
+	assert.Contains(t, out.String(), "because it is protected")
+
+	assert.Equal(t, imported, identities(t, r.Stack))
+	assert.Equal(t, before, r.Lab.World().Snapshot())
+}
+
 // requireUntouched runs the first update after an import: it asks Proxmox VE for nothing but to be read.
 func requireUntouched(t *testing.T, r *rehearsal.Rehearsal) {
 	t.Helper()
@@ -330,5 +388,5 @@ func adoptable(t *testing.T, r *rehearsal.Rehearsal, o importcmd.Options) (impor
 func importFile(t *testing.T, r *rehearsal.Rehearsal, file string) {
 	t.Helper()
 
-	cli(t, r, "import", "--file", file, "--protect=false", "--generate-code=false", "--yes")
+	cli(t, r, "import", "--file", file, "--generate-code=false", "--yes")
 }

@@ -70,8 +70,9 @@ func next(o *options, files importcmd.Files) error {
 
 	ops += " -s " + shellword.Quote(o.stack)
 
+	// What is imported has no hooks and stays protected until the update, which gives it hooks and ends the protection.
 	fmt.Fprintf(o.out, "\nwrote %s; next:\n\n", files.Import)
-	fmt.Fprintf(o.out, "  %s run import --file %s --protect=false --generate-code=false\n  %s run up --refresh\n", ops,
+	fmt.Fprintf(o.out, "  %s run import --file %s --generate-code=false\n  %s run up --refresh\n", ops,
 		shellword.Quote(file), ops)
 
 	if files.Secrets != "" {

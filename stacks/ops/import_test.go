@@ -26,7 +26,7 @@ func TestNext(t *testing.T) {
 		},
 		{
 			".", "state-backups/dev.import.json",
-			"-s dev run import --file state-backups/dev.import.json --protect=false --generate-code=false\n",
+			"-s dev run import --file state-backups/dev.import.json --generate-code=false\n",
 		},
 		{
 			"my stacks", "my stacks/backups/dev.import.json", // as one word of a shell

@@ -3,6 +3,7 @@ package vmidentity
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
@@ -239,6 +240,67 @@ func TestUnreadStateDeletesNothing(t *testing.T) {
 
 				return nil
 			}, pulumi.WithMocks("p", "s", unreadable{})))
+		})
+	}
+}
+
+// TestCheckReleased: the state of a cluster that was released or imported has no hooks that run before a deletion.
+func TestCheckReleased(t *testing.T) {
+	const first = "cannot take effect in the first update after one with lifecycle.teardown, or after an import: "
+
+	p := &plan.Plan{
+		Cluster: "c", Distribution: "talos",
+		Pools: []plan.PlannedPool{{Nodes: []plan.Node{{VMID: 401, Name: "c-control-1"}}}},
+	}
+	vm := func(id int, name string) stateMachine {
+		return stateMachine{Machine: Machine{VMID: id, Name: name, Tags: OwnerTags(p)}}
+	}
+	replaced, imported := vm(401, "c-control-1"), vm(401, "c-control-1")
+	replaced.replaced, imported.imported = true, true
+
+	for name, c := range map[string]struct {
+		state         stateMachine
+		kept          bool // not released
+		replace, dead []string
+		want, warned  string
+	}{
+		"nothing is deleted": {state: vm(401, "c-control-1")},
+		"a node leaves":      {state: vm(501, "c-worker-1"), want: "pools: the removal of a node " + first},
+		"a node is replaced": {
+			state: vm(401, "c-control-1"), replace: []string{"c-control-1"}, want: "lifecycle.replace: " + first,
+		},
+		"a node is replaced that was imported": {
+			state: imported, kept: true, replace: []string{"c-control-1"}, want: "lifecycle.replace: " + first,
+		},
+		"a node is replaced that was not": {state: vm(401, "c-control-1"), kept: true, replace: []string{"c-control-1"}},
+		"a node was replaced":             {state: replaced, replace: []string{"c-control-1"}},
+		"a dead node is replaced": {
+			state: vm(401, "c-control-1"), replace: []string{"c-control-1"}, dead: []string{"c-control-1"},
+			warned: "c-control-1 is deleted, and the state does not have whether its node has joined the cluster",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
+				log := &logged{}
+				ctx.Log = log
+
+				with := *p
+				with.Replace, with.ForceRemove = c.replace, c.dead
+
+				i := NewIdentities(ctx, &with, &fakeProxmox{}, nil)
+				i.released, i.state = !c.kept, map[string]stateMachine{"vm": c.state}
+				i.once.Do(func() { close(i.read) })
+
+				if err := i.CheckReleased(); c.want == "" {
+					assert.NoError(t, err)
+				} else {
+					assert.ErrorContains(t, err, c.want)
+				}
+
+				assert.Equal(t, c.warned != "", len(log.warnings) == 1 && strings.HasPrefix(log.warnings[0], c.warned))
+
+				return nil
+			}, pulumi.WithMocks("p", "s", noResources{})))
 		})
 	}
 }

@@ -61,6 +61,8 @@ type stateMachine struct {
 	urn pulumi.URN
 	// replaced says that it has the mark of a replacement.
 	replaced bool
+	// imported says that no update has registered it since it was imported.
+	imported bool
 	// setUp says that the state has what was set up on it: the configuration of Talos, or that K3s has joined.
 	setUp bool
 	// setUpOn is the UUID that the machine had then; empty: the state does not tell.

@@ -171,6 +171,9 @@ func TestReadState(t *testing.T) {
 		urn + tokens.Stash + "::c-joined":         kept(tokens.Stash, joined(nil)),
 		urn + tokens.VM + "::d-vm":                kept(tokens.VM, map[string]any{"vmId": 404.0}),
 		urn + tokens.Stash + "::d-identity":       kept(tokens.Stash, joined("x")),
+		urn + tokens.TalosNode + "::a":            kept(tokens.TalosNode, map[string]any{ImportedOutput: true}),
+		urn + tokens.K3sNode + "::b":              kept(tokens.K3sNode, map[string]any{"name": "b"}),
+		urn + tokens.K3sNode + "::c":              kept(tokens.K3sNode, map[string]any{ImportedOutput: true}),
 	}
 
 	require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
@@ -180,11 +183,12 @@ func TestReadState(t *testing.T) {
 		assert.NotContains(t, records, "d-vm")
 
 		for name, want := range map[string]stateMachine{
-			"a-vm": {setUp: true}, "b-vm": {setUp: true, setUpOn: "6c84fb90-12c4-11e1-840d-7b25c5ee775a"},
-			"c-vm": {setUp: true}, "d-vm": {},
+			"a-vm": {setUp: true, imported: true}, "b-vm": {setUp: true, setUpOn: "6c84fb90-12c4-11e1-840d-7b25c5ee775a"},
+			"c-vm": {setUp: true, imported: true}, "d-vm": {},
 		} {
 			assert.Equal(t, want.setUp, found[name].setUp, name)
 			assert.Equal(t, want.setUpOn, found[name].setUpOn, name)
+			assert.Equal(t, want.imported, found[name].imported, name)
 			assert.NotZero(t, found[name].VMID, name)
 		}
 

@@ -33,13 +33,17 @@ func (i *Identities) ReadStateAfter(r pulumi.Resource) {
 // ReleasedOutput is the output of a cluster's component that names the cluster where the last update has released it.
 const ReleasedOutput = "released"
 
-// afterRelease is why no node of a cluster is deleted by the update after it was released: hooks that run before a
-// deletion are those of the state.
-const afterRelease = "cannot take effect in the first update after one with lifecycle.teardown: the state has no " +
-	"hooks yet that drain a node, take it out of etcd and compare its VM before it is deleted"
+// ImportedOutput is the output of a node's component that says that its VM was imported, and that no update has
+// registered it since. The update that does gives the component its own outputs, after the VM.
+const ImportedOutput = "imported"
 
-// CheckReleased refuses to delete nodes while the state of a released cluster has no hooks for it: nodes that have left
-// the plan, and those that are replaced for the first time.
+// afterRelease is why no node of a cluster is deleted by the update after it was released or imported: hooks that run
+// before a deletion are those of the state.
+const afterRelease = "cannot take effect in the first update after one with lifecycle.teardown, or after an import: " +
+	"the state has no hooks yet that drain a node, take it out of etcd and compare its VM before it is deleted"
+
+// CheckReleased refuses to delete nodes while the state has no hooks for it, because the cluster was released or the VM
+// was imported: nodes that have left the plan, and those that are replaced for the first time.
 func (i *Identities) CheckReleased() error {
 	if i.plan.Teardown {
 		return nil
@@ -54,13 +58,9 @@ func (i *Identities) CheckReleased() error {
 		return i.checkNoneDeleted(i.unread)
 	}
 
-	if !i.released {
-		return nil
-	}
-
 	for _, name := range slices.Sorted(maps.Keys(i.state)) {
 		m := i.state[name]
-		if !Tagged(m.Tags, OwnerTags(i.plan)) {
+		if !Tagged(m.Tags, OwnerTags(i.plan)) || !i.released && !m.imported {
 			continue
 		}
 
@@ -70,10 +70,17 @@ func (i *Identities) CheckReleased() error {
 				Path: "pools", Rule: "the removal of a node " + afterRelease, Value: m.Name,
 				Remedy: "put the node back, run 'pulumi up', then remove it",
 			}
-		case !m.replaced && i.plan.Replaces(n.Name):
+		case m.replaced || !i.plan.Replaces(n.Name):
+		case i.plan.DeclaredDead(n.Name):
+			// No update that the node is to take part in would give its VM hooks.
+			if err := i.ctx.Log.Warn(deadUnrecorded(n.Name, n.Name), nil); err != nil {
+				return err
+			}
+		default:
 			return spec.Problem{
 				Path: "lifecycle.replace", Rule: afterRelease, Value: n.Name,
-				Remedy: "take it out of the list, run 'pulumi up', then name it again",
+				Remedy: "take it out of the list, run 'pulumi up', then name it again; or, if the node is dead, name it in " +
+					"lifecycle.forceRemove, too",
 			}
 		}
 	}
@@ -138,7 +145,7 @@ func (i *Identities) readState() (found map[string]stateMachine, records map[str
 	}
 
 	found, records = map[string]stateMachine{}, map[string]bool{}
-	setUp := map[string]string{}
+	setUp, imported := map[string]string{}, map[string]bool{}
 
 	for urn, value := range read.Outputs {
 		kept, _ := value.(map[string]any)
@@ -158,8 +165,11 @@ func (i *Identities) readState() (found map[string]stateMachine, records map[str
 			setUp[node+tokens.VMSuffix], _ = joined["uuid"].(string)
 		}
 
-		if is := kept["type"]; is == tokens.TalosCluster || is == tokens.K3sCluster {
+		switch kept["type"] {
+		case tokens.TalosCluster, tokens.K3sCluster:
 			released = released || outputs[ReleasedOutput] == i.plan.Cluster
+		case tokens.TalosNode, tokens.K3sNode:
+			imported[name+tokens.VMSuffix] = outputs[ImportedOutput] == true
 		}
 
 		if kept["type"] != tokens.VM || outputs == nil {
@@ -182,6 +192,7 @@ func (i *Identities) readState() (found map[string]stateMachine, records map[str
 
 	for name, m := range found {
 		m.setUpOn, m.setUp = setUp[name]
+		m.imported = imported[name]
 		found[name] = m
 	}
 

@@ -12,6 +12,7 @@ import (
 	"github.com/luthermonson/go-proxmox"
 
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/tokens"
 )
 
@@ -283,6 +284,24 @@ func TestMappingOfOthers(t *testing.T) {
 			_, err := (&finder{proxmox: pve{}}).fill(t.Context(), w)
 			compare(t, want, message(err))
 		})
+	}
+}
+
+// TestMarkImported: the component of a node says that its VM has no hooks yet.
+func TestMarkImported(t *testing.T) {
+	for _, kind := range []string{tokens.TalosNode, tokens.K3sNode} {
+		node := func() map[string]any { return map[string]any{"type": kind, "name": "c-1", "component": true} }
+		w := &wanted{
+			Resources: []map[string]any{node(), entry(tokens.VM, "c-1-vm")},
+			planned:   map[key]planned{{kind, "c-1"}: inputs("vmid", 401.0)},
+		}
+		w.markImported()
+
+		marked := node()
+		marked["inputs"] = map[string]any{"vmid": 401.0}
+		marked["outputs"] = map[string]any{vmidentity.ImportedOutput: true}
+
+		compare(t, []map[string]any{marked, entry(tokens.VM, "c-1-vm")}, w.Resources)
 	}
 }
 

@@ -96,6 +96,8 @@ func Write(ctx context.Context, stack *state.Pulumi, o Options) (Files, error) {
 
 	err = errors.Join(report(o.Out, all), err)
 	if err == nil {
+		w.markImported()
+
 		err = w.write(written.Import)
 	}
 

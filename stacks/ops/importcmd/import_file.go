@@ -15,6 +15,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/plugin"
 
 	"talos-proxmox/components/atomicfile"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
+	"talos-proxmox/components/tokens"
 )
 
 // wanted is what the program wants and the state does not have, as a file for pulumi import.
@@ -86,6 +88,18 @@ func preview(ctx context.Context, stack auto.Stack) (*wanted, error) {
 	}
 
 	return w, w.decode(text)
+}
+
+// markImported has the component of each node say that its VM was imported: an import writes no hooks, and the engine
+// runs those of the state before it deletes. With the inputs that the program gives it, the component keeps that until
+// an update has registered the VM.
+func (w *wanted) markImported() {
+	for _, entry := range w.Resources {
+		if kind := text(entry, "type"); kind == tokens.TalosNode || kind == tokens.K3sNode {
+			entry["inputs"] = w.planned[keyOf(entry)].inputs
+			entry["outputs"] = map[string]any{vmidentity.ImportedOutput: true}
+		}
+	}
 }
 
 func (w *wanted) decode(text []byte) error {

@@ -32,8 +32,7 @@ func (g *Harness) importState(ctx context.Context) error {
 		return fmt.Errorf("adopt: %w\n%s", err, said.String())
 	}
 
-	if err := g.pulumi(ctx, "import", "--file", files.Import, "--protect=false", "--generate-code=false",
-		"--yes"); err != nil {
+	if err := g.pulumi(ctx, "import", "--file", files.Import, "--generate-code=false", "--yes"); err != nil {
 		return fmt.Errorf("%w\nadopt said:\n%s", err, said.String())
 	}
 

@@ -277,7 +277,7 @@ func (b *k3sBuilder) join(node *K3sNode) error {
 	return errors.Join(node.join(b.ctx, b.known(node), b.binding(), before), node.finish(b.ctx))
 }
 
-// before is what must be done before a VM that is there may change: who empties its node needs the credentials of the
+// before is what must be done before a VM that is there may change: draining its node needs the credentials of the
 // cluster, and servers go before agents.
 func (b *k3sBuilder) before(n plan.Node) []pulumi.Resource {
 	switch {

@@ -80,7 +80,7 @@ func registerK3sHooks(ctx *pulumi.Context, name string, a hookArgs, proxmox K3sP
 	return h, errors.Join(errs...)
 }
 
-// learnVersion makes known which version the state has a server run.
+// learnVersion publishes the version of K3s in the record of a server.
 func (h *k3sHooks) learnVersion(node *K3sNode) {
 	node.Joined.Input.ApplyT(func(known any) error {
 		if values, ok := known.(map[string]any); ok {

@@ -57,7 +57,7 @@ func (o *replacementOrder) add(last pulumi.Resource) {
 }
 
 // replacedFirst are pools in the order in which their nodes are registered where nodes wait for each other: those that
-// are replaced come first. A dead one counts as away until then, and no other would get its turn.
+// are replaced come first. A dead one counts as unavailable until then, and no other would get its turn.
 func replacedFirst(p *plan.Plan, pools []plan.PlannedPool) []plan.PlannedPool {
 	rank := func(nodes ...plan.Node) int {
 		if slices.ContainsFunc(nodes, func(n plan.Node) bool { return p.Replaces(n.Name) }) {

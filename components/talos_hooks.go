@@ -118,7 +118,7 @@ func (h *talosHooks) startingCluster(begin hookutil.Func) hookutil.Func {
 	}
 }
 
-// learnVersion makes known which Kubernetes the state has a control plane run.
+// learnVersion publishes the version of Kubernetes in the recorded configuration of a control plane.
 func (h *talosHooks) learnVersion(node *TalosNode) {
 	pulumi.All(node.Applied.MachineConfigurationInput, node.Applied.ConfigPatches).ApplyT(func(all []any) error {
 		text, _ := all[0].(string)

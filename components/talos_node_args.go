@@ -95,7 +95,7 @@ func (m *talosMachines) boot(args *clusterNode, image plan.BootImage) error {
 	return err
 }
 
-// before is what must be done before a VM that is there may change: who empties its node needs the credentials of the
+// before is what must be done before a VM that is there may change: draining its node needs the credentials of the
 // cluster, and control planes go before workers.
 func (m *talosMachines) before(n plan.Node) []pulumi.Resource {
 	switch {

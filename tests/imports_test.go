@@ -119,7 +119,7 @@ func TestImports(t *testing.T) {
 		}, []string{"net/http", "k8s.io/", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"components/rollout/talos/changes", []string{
 			"components/etcd", "components/hookutil", "components/impact", "components/kubeapi", "components/machineconfig",
-			"components/machineconfig/running", "components/plan", "components/proxmoxvm",
+			"components/machineconfig/running", "components/netprobe", "components/plan", "components/proxmoxvm",
 			"components/proxmoxvm/vmidentity", "components/rollout", "components/rollout/talos/bootstrap",
 			"components/rollout/talos/cluster", "components/rollout/talos/health", "components/spec", "components/talosapi",
 			"components/talosimage", "components/wait",
@@ -158,6 +158,7 @@ func TestImports(t *testing.T) {
 			"components/hookutil", "components/plan", "components/proxmoxapi", "components/proxmoxvm",
 			"components/proxmoxvm/", "components/spec", "components/talosimage", "components/tokens", "components/wait",
 		}, []string{"net/http", "k8s.io/"}},
+		{"components/netprobe", nil, []string{"github.com/pulumi/", "net/http", "k8s.io/"}},
 		{"components/factoryapi", nil, []string{"github.com/", "k8s.io/"}},
 		{"components/preflight/checks", []string{
 			"components/plan", "components/proxmoxapi", "components/proxmoxvm", "components/proxmoxvm/", "components/spec",
@@ -181,7 +182,7 @@ func TestImports(t *testing.T) {
 			[]string{"github.com/pulumi/", "net/http", "k8s.io/"},
 		},
 		{"components/preflight", []string{
-			"components/factoryapi", "components/hookutil", "components/machineconfig", "components/plan",
+			"components/factoryapi", "components/hookutil", "components/machineconfig", "components/netprobe", "components/plan",
 			"components/preflight/", "components/proxmoxapi", "components/proxmoxvm", "components/proxmoxvm/",
 			"components/spec", "components/spelling",
 		}, []string{"net/http", "k8s.io/"}},

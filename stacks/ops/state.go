@@ -1,17 +1,13 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"text/tabwriter"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/common/workspace"
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/stacks/ops/state"
@@ -158,62 +154,4 @@ func choose(s state.Snapshots, meant string) (string, error) {
 	}
 
 	return meant, nil
-}
-
-func run(o *options) *cobra.Command {
-	var keep int
-
-	c := &cobra.Command{
-		Use:   "run up|destroy|import|refresh|state [arguments of pulumi]",
-		Short: "Take a snapshot, then run pulumi; pulumi does not run without a snapshot",
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := o.open(c.Context())
-			if err != nil {
-				return err
-			}
-
-			s.Keep = keep
-
-			if err := compile(c.Context(), o.project); err != nil {
-				return err
-			}
-
-			return s.Run(c.Context(), args, func(_ context.Context, args ...string) error {
-				return pulumi(o.project, append(state.WithProgram(args), "--stack", o.stack))
-			})
-		},
-	}
-	// What follows pulumi's command is pulumi's.
-	c.Flags().SetInterspersed(false)
-	keepFlag(c, &keep)
-
-	return c
-}
-
-// compile builds the program of a project whose Pulumi.yaml names a binary of it, so that pulumi runs no outdated one.
-// It takes a second where nothing has changed. Without what a debugger needs, linking is half the work.
-func compile(ctx context.Context, project string) error {
-	path, err := workspace.DetectProjectPathFrom(project)
-	if err != nil {
-		return err
-	}
-
-	settings, err := workspace.LoadProject(path)
-	if err != nil {
-		return err
-	}
-
-	binary, named := settings.Runtime.Options()["binary"].(string)
-	if !named || settings.Runtime.Name() != "go" || !exists(filepath.Join(project, "main.go")) {
-		return nil
-	}
-
-	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", binary, ".")
-	build.Dir, build.Stdout, build.Stderr = project, os.Stdout, os.Stderr
-
-	if err := build.Run(); err != nil {
-		return fmt.Errorf("building %s, which runtime.options.binary of Pulumi.yaml names: %w", binary, err)
-	}
-
-	return nil
 }

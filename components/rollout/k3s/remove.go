@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/etcd"
@@ -25,12 +26,11 @@ import (
 func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	ctx = hookutil.Deleting(ctx)
 
-	joined := hookutil.Unwrap(args.OldInputs["input"])
-	if !joined.IsObject() {
-		return nil
+	var inputs resource.PropertyMap
+	if joined := hookutil.Unwrap(args.OldInputs["input"]); joined.IsObject() {
+		inputs = joined.ObjectValue()
 	}
 
-	inputs := joined.ObjectValue()
 	l := leavingNode{
 		name:       hookutil.String(inputs, "name"),
 		vmResource: strings.TrimSuffix(args.Name, tokens.JoinedSuffix) + tokens.VMSuffix,
@@ -42,8 +42,15 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 		l.name = l.planned.Name
 	}
 
-	if l.name == "" || r.Plan.Teardown {
+	// Where the whole cluster goes, there is nothing for the node to leave.
+	if r.Plan.Teardown && (l.planned != nil || r.Destroying) {
 		return nil
+	}
+
+	if l.name == "" {
+		return fmt.Errorf("the state does not have the name of the node whose membership %s is, so it cannot leave the "+
+			"cluster. Take it out by hand ('kubectl drain', then 'kubectl delete node'), then run 'pulumi state delete %s' "+
+			"and 'pulumi up' again", args.Name, args.URN)
 	}
 
 	if err := r.locate(ctx); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/siderolabs/crypto/x509"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -375,4 +376,23 @@ func TestExplainPartialRemoval(t *testing.T) {
 	err = errors.New("denied")
 	assert.Equal(t, err, rollout.ExplainPartialRemoval(err, false))
 	require.NoError(t, rollout.ExplainPartialRemoval(nil, false, "etcd"))
+}
+
+// TestRemoveUnnamed: a membership that does not say whose it is is not taken for one of no node.
+func TestRemoveUnnamed(t *testing.T) {
+	p := plantest.K3s(t)
+	args := &pulumi.ResourceHookArgs{Name: "edge-server-9-joined", URN: "urn:x"}
+
+	const unnamed = "the state does not have the name of the node whose membership edge-server-9-joined is, so it cannot " +
+		"leave the cluster. Take it out by hand ('kubectl drain', then 'kubectl delete node'), then run 'pulumi state " +
+		"delete urn:x' and 'pulumi up' again"
+
+	r := &Removals{clusterOf(p, "10.0.0.11", "")}
+	require.EqualError(t, r.Remove(t.Context(), args), unnamed)
+
+	p.Teardown = true
+	require.EqualError(t, r.Remove(t.Context(), args), unnamed, "nothing is destroyed")
+
+	r.Destroying = true
+	require.NoError(t, r.Remove(t.Context(), args))
 }

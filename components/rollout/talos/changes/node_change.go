@@ -18,6 +18,7 @@ import (
 	"talos-proxmox/components/kubeapi"
 	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/machineconfig/running"
+	"talos-proxmox/components/netprobe"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/rollout"
@@ -286,7 +287,7 @@ func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
 		transition.Now.Kubernetes != transition.Wanted.Kubernetes && r.Plan.Apply != spec.ApplyStaged
 
 	if err == nil && transition.Rejected == nil {
-		blocked = errors.Join(blocked, r.checkRunning(c, running))
+		blocked = errors.Join(blocked, r.checkRunning(ctx, c, running))
 	}
 
 	found.blocked = found.Refuse(blocked)
@@ -295,14 +296,44 @@ func (r *Changes) evaluate(ctx context.Context, c nodeChange) evaluation {
 }
 
 // checkRunning refuses what Talos accepts for a node that runs, and what would harm it later.
-func (r *Changes) checkRunning(c nodeChange, now talosapi.System) error {
+func (r *Changes) checkRunning(ctx context.Context, c nodeChange, now talosapi.System) error {
 	err := running.CheckEncryption(now.Configuration, c.wanted, now.Volumes, r.encryptionRemedy())
 
 	if c.node.Role == spec.RoleControlPlane {
-		err = errors.Join(err, running.CheckNetwork(now.Configuration, c.wanted))
+		err = errors.Join(err, running.CheckNetwork(now.Configuration, c.wanted), r.checkEndpointFree(ctx, c, now))
 	}
 
 	return err
+}
+
+// checkEndpointFree refuses a new virtual address at which a machine answers, unless a control plane has it already: the
+// control planes would take the address from that machine.
+func (r *Changes) checkEndpointFree(ctx context.Context, c nodeChange, now talosapi.System) error {
+	has := func(cfg talosconfig.Provider) bool {
+		return cfg != nil && cfg.K8sClusterConfig() != nil &&
+			cfg.K8sClusterConfig().ClusterEndpoint().Hostname() == r.Plan.VIP.String()
+	}
+
+	if !r.Plan.VIP.IsValid() || has(now.Configuration) || !has(c.wanted) {
+		return nil
+	}
+
+	port := netprobe.Listening(ctx, r.Plan.VIP)
+	if port == 0 {
+		return nil
+	}
+
+	for _, peer := range r.peersOf(c) {
+		if is, err := talosapi.Ask(ctx, peer, c.credentials); err == nil && has(is.Configuration) {
+			return nil
+		}
+	}
+
+	return spec.Problem{
+		Path: "cluster.endpoint.address", Rule: fmt.Sprintf("is to be the virtual address, and a machine answers there "+
+			"already, on port %d", port), Value: r.Plan.VIP.String(),
+		Remedy: "find out which machine has it, or choose another address",
+	}
 }
 
 // minControlPlanesToReplace is how many control planes a cluster has of which one may leave.

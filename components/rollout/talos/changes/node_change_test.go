@@ -62,10 +62,10 @@ func TestEncryptionOfRunningNodes(t *testing.T) {
 				"kind: VolumeConfig\nname: STATE\nencryption: { provider: luks2, keys: [{ slot: 0, nodeID: {} }] }\n")}
 			running := talosapi.System{Configuration: machineConfiguration(t, "")}
 
-			assert.EqualError(t, r.checkRunning(change, running), c.refused)
+			assert.EqualError(t, r.checkRunning(t.Context(), change, running), c.refused)
 
 			running.Configuration = change.wanted
-			assert.NoError(t, r.checkRunning(change, running))
+			assert.NoError(t, r.checkRunning(t.Context(), change, running))
 		})
 	}
 }

@@ -312,16 +312,17 @@ func TestNextSteps(t *testing.T) {
 	const talosctl = " --endpoints 10.0.0.11 --nodes 10.0.0.11,10.0.0.21,10.0.0.22,10.0.0.23 version"
 
 	for name, test := range map[string]struct {
-		change func(*Config)
-		want   map[string]any
+		endpoint string
+		change   func(*Config)
+		want     map[string]any
 	}{
-		"the first control plane, no files": {func(*Config) {}, map[string]any{
+		"the first control plane, no files": {"https://10.0.0.11:6443", func(*Config) {}, map[string]any{
 			"get_kubeconfig":  "(umask 077; pulumi stack output --stack dev kubeconfig --show-secrets > kubeconfig)",
 			"get_talosconfig": "(umask 077; pulumi stack output --stack dev talosconfig --show-secrets > talosconfig)",
 			"kubectl":         "kubectl --kubeconfig ./kubeconfig --server https://10.0.0.11:6443 get nodes -o wide",
 			"talosctl":        "talosctl --talosconfig ./talosconfig" + talosctl,
 		}},
-		"a virtual address, one file": {func(c *Config) {
+		"a virtual address, one file": {"https://10.0.0.9:6443", func(c *Config) {
 			c.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointVIP, Address: "10.0.0.9"}
 			c.Outputs.Files = &spec.Files{Dir: "./talos", Write: []spec.File{"talosconfig"}}
 		}, map[string]any{
@@ -329,14 +330,14 @@ func TestNextSteps(t *testing.T) {
 			"kubectl":        "kubectl --kubeconfig ./kubeconfig --server https://10.0.0.9:6443 get nodes -o wide",
 			"talosctl":       "talosctl --talosconfig ./talos/talosconfig" + talosctl,
 		}},
-		"a name, both files": {func(c *Config) {
+		"a name, both files": {"https://api.example.com:6443", func(c *Config) {
 			c.Cluster.Endpoint = spec.Endpoint{Mode: spec.EndpointDNS, Host: "api.example.com"}
 			c.Outputs.Files = &spec.Files{Dir: "it's here", Write: []spec.File{"talosconfig", "kubeconfig"}}
 		}, map[string]any{
 			"kubectl":  `kubectl --kubeconfig './it'\''s here/kubeconfig' --server https://api.example.com:6443 get nodes -o wide`,
 			"talosctl": `talosctl --talosconfig './it'\''s here/talosconfig'` + talosctl,
 		}},
-		"kube-vip with IPv6": {func(c *Config) {
+		"kube-vip with IPv6": {"https://[fd00::9]:6443", func(c *Config) {
 			c.Network = spec.Network{CIDR: "fd00::/64", Gateway: "fe80::1"}
 			c.Pools = map[string]spec.Pool{
 				"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "fd00::11"},
@@ -359,7 +360,7 @@ func TestNextSteps(t *testing.T) {
 			test.want["contract"] = "pulumi stack output --stack dev talos_bootstrap_contract --json"
 			assert.Equal(t, test.want, outputs[contract.OutputNextSteps])
 			assert.Equal(t, map[string]any{
-				"host": "https://10.0.0.11:6443", "cluster_ca_certificate": "CA", "client_certificate": "CRT", "client_key": "KEY",
+				"host": test.endpoint, "cluster_ca_certificate": "CA", "client_certificate": "CRT", "client_key": "KEY",
 			}, outputs[contract.OutputKubernetesCredentials])
 			assert.Equal(t, map[string]any{"talosconfig": "2031-05-04T03:02:01Z"}, outputs[contract.OutputCredentialsExpiry])
 		})

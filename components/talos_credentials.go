@@ -205,8 +205,8 @@ func newTalosKubeconfig(ctx *pulumi.Context, name string, p *plan.Plan, credenti
 		[]string{"kubeconfigRaw", "kubernetesClientConfiguration", "clientConfiguration"}))...)
 }
 
-// kubeconfigAt is a kubeconfig with the endpoint that the cluster has now. The one of the state keeps the endpoint of the
-// time when it was fetched.
+// kubeconfigAt is a kubeconfig with the endpoint that the cluster has now. The one of the state keeps the endpoint of
+// the time when it was fetched.
 func kubeconfigAt(kubeconfig, endpoint pulumi.StringOutput) pulumi.StringOutput {
 	return pulumi.All(kubeconfig, endpoint).ApplyT(func(both []any) (string, error) {
 		raw, endpoint := both[0].(string), both[1].(string)

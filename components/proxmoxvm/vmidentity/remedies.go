@@ -37,3 +37,10 @@ func deleteSuccessor(p *plan.Plan, f Found) string {
 		"get nodes'), delete it ('qm stop %d', 'qm destroy %d "+
 		"--purge' on host %s), then run 'pulumi up --refresh' again", f.VM.ID, f.VM.ID, f.VM.Host)
 }
+
+// deadUnrecorded is what to do about a dead node whose VM is deleted without the hooks that take it out of its cluster.
+func deadUnrecorded(label, name string) string {
+	return fmt.Sprintf("%s is deleted, and the state does not have whether its node has joined the "+
+		"cluster: if Kubernetes lists it, delete it there ('kubectl delete node %s'), and, if it was a control plane of "+
+		"Talos, its etcd member ('talosctl etcd members', 'talosctl etcd remove-member')", label, name)
+}

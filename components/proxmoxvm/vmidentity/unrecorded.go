@@ -54,13 +54,6 @@ func (i *Identities) checkUnrecorded(ctx context.Context, f Found) error {
 	}
 }
 
-// deadUnrecorded is what to do about a dead node whose VM is deleted without the hooks that take it out of its cluster.
-func deadUnrecorded(label, name string) string {
-	return fmt.Sprintf("%s is deleted, and the state does not have whether its node has joined the "+
-		"cluster: if Kubernetes lists it, delete it there ('kubectl delete node %s'), and, if it was a control plane of "+
-		"Talos, its etcd member ('talosctl etcd members', 'talosctl etcd remove-member')", label, name)
-}
-
 // WarnUnrecorded warns of VMs with the tags of the cluster that neither the plan nor the state has: an interrupted run
 // may have created them, and no run deletes them.
 func (i *Identities) WarnUnrecorded() error {

@@ -142,7 +142,7 @@ func TestCheckUserDataFree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := Hooks{
-				Proxmox:       &fakeProxmox{files: c.files},
+				Proxmox:         &fakeProxmox{files: c.files},
 				UserDataMissing: func(host, file string) bool { return c.known && host == "pve" && file == volume },
 			}
 

@@ -1,6 +1,7 @@
 // Package impactcmd tells what an update would do to each node of a stack, from what a preview says: the program asks
 // the nodes themselves, the providers say what becomes of the machines. The effects are decided elsewhere: those on a
-// running node of Talos in components/rollout/talos/changes/node_change.go, by the rules of components/impact/effect.go.
+// running node of Talos in components/rollout/talos/changes/node_change.go, by the rules of
+// components/impact/effect.go.
 package impactcmd
 
 import (

@@ -306,8 +306,8 @@ func (r *Changes) checkRunning(ctx context.Context, c nodeChange, now talosapi.S
 	return err
 }
 
-// checkEndpointFree refuses a new virtual address at which a machine answers, unless a control plane has it already: the
-// control planes would take the address from that machine.
+// checkEndpointFree refuses a new virtual address at which a machine answers, unless a control plane has it already:
+// the control planes would take the address from that machine.
 func (r *Changes) checkEndpointFree(ctx context.Context, c nodeChange, now talosapi.System) error {
 	has := func(cfg talosconfig.Provider) bool {
 		return cfg != nil && cfg.K8sClusterConfig() != nil &&

@@ -285,3 +285,14 @@ func (i *Identities) compareFound(m Machine, urn pulumi.URN) error {
 
 	return nil
 }
+
+// CheckReachable is why a VM cannot be changed whose host does not answer; nil: its host does.
+func CheckReachable(v proxmoxapi.VM, name string) error {
+	if !v.Unreachable {
+		return nil
+	}
+
+	return fmt.Errorf("the VM of %s (VMID %d) is to be changed, and its host %s does not answer: start the host, "+
+		"or revert the change; %s (%w)", name, v.ID, v.Host, neverBack(name, []proxmoxapi.VM{v}),
+		proxmoxapi.ErrHostUnreachable)
+}

@@ -58,7 +58,7 @@ func TestRenamedPool(t *testing.T) {
 		assert.ErrorContains(t, twice.Check(t.Context(), deleted), "VM 501 is in the state twice, as c-worker-1-vm and "+
 			"c-workers-1-vm, and is not deleted")
 
-		_, err := twice.CheckLeaving(t.Context(), "c-worker-1-vm")
+		_, err := twice.CheckDeletion(t.Context(), "c-worker-1-vm")
 		assert.ErrorContains(t, err, "VM 501 is in the state twice")
 
 		return nil

@@ -131,7 +131,7 @@ func TestNotDeletable(t *testing.T) {
 				lost["disks"] = resource.NewPropertyValue([]any{map[string]any{"interface": ""}})
 				require.Empty(t, machineOf(lost).Disks)
 
-				_, leaving := i.CheckLeaving(t.Context(), "edge-1-vm")
+				_, leaving := i.CheckDeletion(t.Context(), "edge-1-vm")
 				for _, err := range []error{leaving, i.Check(t.Context(), &pulumi.ResourceHookArgs{OldInputs: old})} {
 					if c.want == "" {
 						require.NoError(t, err)

@@ -2,6 +2,7 @@ package vmidentity
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -43,4 +44,25 @@ func deadUnrecorded(label, name string) string {
 	return fmt.Sprintf("%s is deleted, and the state does not have whether its node has joined the "+
 		"cluster: if Kubernetes lists it, delete it there ('kubectl delete node %s'), and, if it was a control plane of "+
 		"Talos, its etcd member ('talosctl etcd members', 'talosctl etcd remove-member')", label, name)
+}
+
+// neverBack is what to do about the VM of a node where its host is lost for good.
+func neverBack(node string, vms []proxmoxapi.VM) string {
+	return fmt.Sprintf("if it never comes back, %s, remove the host from proxmox.hosts, then run 'pulumi up --refresh'",
+		removeByHand(node, vms))
+}
+
+// removeByHand is how the VM of a node, one of vms, is removed without its host.
+func removeByHand(node string, vms []proxmoxapi.VM) string {
+	var files []string
+	for _, v := range vms {
+		files = append(files, fmt.Sprintf("/etc/pve/nodes/%s/qemu-server/%d.conf", v.Host, v.ID))
+	}
+
+	if len(files) == 1 {
+		return fmt.Sprintf("run 'rm %s' on another host", files[0])
+	}
+
+	return fmt.Sprintf("remove, on another host, the one of these files that has its name "+
+		"('grep -l \"^name: %s$\" %s')", node, strings.Join(files, " "))
 }

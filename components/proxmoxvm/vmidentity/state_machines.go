@@ -319,7 +319,7 @@ func (i *Identities) CheckOthers(ctx context.Context, thing string, may func(pro
 	return nil
 }
 
-// ErrUnknown is what CheckLeaving reports where it is not known which VM it is about.
+// ErrUnknown is what CheckDeletion reports where it is not known which VM it is about.
 var ErrUnknown = errors.New("could not determine which VM the state has")
 
 // Replaced says that the VM of the state was made for the entry of lifecycle.replace that is there still. name is that

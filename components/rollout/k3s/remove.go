@@ -299,7 +299,7 @@ func (n *nodeRemoval) checkNode(ctx context.Context) func(kubeapi.Node) error {
 			return nil
 		}
 
-		_, err := n.Identities.CheckLeaving(ctx, n.vmResource)
+		_, err := n.Identities.CheckDeletion(ctx, n.vmResource)
 		if err == nil {
 			err = rollout.CheckNode(node, n.uuid, n.Identities.StateUUID(ctx, n.vmResource))
 		}

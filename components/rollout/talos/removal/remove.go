@@ -157,7 +157,7 @@ func (n *nodeRemoval) WaitDisruptable(ctx context.Context, _ impact.Effect) (err
 // verifyVM checks that the node runs in the VM that the state has. That is looked at last, right before anything is
 // done to it: a newer copy of the state may have replaced both.
 func (n *nodeRemoval) verifyVM(ctx context.Context) (err error) {
-	n.UUID, err = n.Identities.CheckLeaving(ctx, n.vmResource)
+	n.UUID, err = n.Identities.CheckDeletion(ctx, n.vmResource)
 	if errors.Is(err, vmidentity.ErrUnknown) {
 		err = n.tolerateIfForced(ctx, n.leavingNode, err,
 			"it is removed anyway, and nothing is sent to its address")

@@ -345,7 +345,7 @@ var elsewhere = map[string]string{
 	"lifecycle.backup.enabled":             "TestQuorumLost",
 	"lifecycle.backup.keep":                "TestStore",
 	"lifecycle.backup.recipients":          "TestEncrypted",
-	"lifecycle.backup.timeout":             "TestTakeCutOff",
+	"lifecycle.backup.timeout":             "TestSaveCutOff",
 	"lifecycle.bootstrapWaitsForWorkers":   "TestWithoutDiscovery",
 	"lifecycle.drainTimeout":               "TestDrainIsBounded",
 	"lifecycle.forceRemove":                "TestDeadNodes",

@@ -112,15 +112,15 @@ func TestReadRefused(t *testing.T) {
 	}
 }
 
-// TestTakeCutOff: a transfer that ends early, and where a page does, looks like the file of a member.
-func TestTakeCutOff(t *testing.T) {
+// TestSaveCutOff: a transfer that ends early, and where a page does, looks like the file of a member.
+func TestSaveCutOff(t *testing.T) {
 	t.Parallel()
 
 	content := database(t, 41)
 	store := Store{Dir: t.TempDir(), Cluster: "c", Keep: 1}
 
 	for _, sent := range [][]byte{content, content[:8192]} {
-		_, err := store.Take(time.Now(), func(w io.Writer) error {
+		_, err := store.Save(time.Now(), func(w io.Writer) error {
 			_, err := w.Write(sent)
 
 			return err
@@ -152,18 +152,18 @@ func TestStore(t *testing.T) {
 	}
 
 	for i := range 3 {
-		_, err := s.Take(day.Add(time.Duration(i)*time.Hour), send(hashed(database(t, uint64(10+i)))))
+		_, err := s.Save(day.Add(time.Duration(i)*time.Hour), send(hashed(database(t, uint64(10+i)))))
 		require.NoError(t, err)
 	}
 
-	_, err = s.Take(day, send([]byte("half")))
+	_, err = s.Save(day, send([]byte("half")))
 	require.EqualError(t, err, "the data that etcd sent is not a snapshot: 4 bytes are not a complete snapshot of etcd")
 
-	_, err = s.Take(day, func(io.Writer) error { return errors.New("lost") })
+	_, err = s.Save(day, func(io.Writer) error { return errors.New("lost") })
 	require.EqualError(t, err, "lost")
 
 	other := Store{Dir: s.Dir, Cluster: "other", ClusterCA: "b", Keep: 1}
-	_, err = other.Take(day, send(hashed(database(t, 5))))
+	_, err = other.Save(day, send(hashed(database(t, 5))))
 	require.NoError(t, err)
 
 	all, err := s.List()
@@ -218,7 +218,7 @@ func TestEncrypted(t *testing.T) {
 			require.NoError(t, err)
 
 			for i := range 2 {
-				_, err := s.Take(day.Add(time.Duration(i)*time.Hour), func(w io.Writer) error {
+				_, err := s.Save(day.Add(time.Duration(i)*time.Hour), func(w io.Writer) error {
 					_, err := w.Write(content)
 
 					return err
@@ -290,11 +290,11 @@ func TestNotes(t *testing.T) {
 		return err
 	}
 
-	first, err := s.Take(now, send)
+	first, err := s.Save(now, send)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(NoteOf(first.Path), []byte(`{"sha256": "00", "revi`), 0o600))
 
-	_, err = s.Take(now.Add(time.Hour), send)
+	_, err = s.Save(now.Add(time.Hour), send)
 	require.NoError(t, err)
 	require.Len(t, warned, 1)
 	assert.Equal(t,
@@ -311,16 +311,16 @@ func TestNotes(t *testing.T) {
 		"nothing of half a note counts")
 	require.NoError(t, Verify(all[1]))
 
-	_, err = s.Take(now.Add(2*time.Hour), send)
+	_, err = s.Save(now.Add(2*time.Hour), send)
 	require.NoError(t, err)
-	_, err = s.Take(now.Add(150*time.Minute), send)
+	_, err = s.Save(now.Add(150*time.Minute), send)
 	require.NoError(t, err)
 	assert.FileExists(t, first.Path, "without its note, it may be of another cluster")
 	assert.NoFileExists(t, all[0].Path, "the oldest goes, with its note")
 	assert.NoFileExists(t, NoteOf(all[0].Path))
 
 	// What cannot be written is not the fault of whoever sends it.
-	_, err = s.Take(now, func(w io.Writer) error {
+	_, err = s.Save(now, func(w io.Writer) error {
 		require.NoError(t, w.(*writer).to.(*os.File).Close())
 		require.Error(t, send(w))
 
@@ -334,7 +334,7 @@ func TestNotes(t *testing.T) {
 	require.NoError(t, os.Mkdir(NoteOf(taken), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(NoteOf(taken), "file"), nil, 0o600))
 
-	_, err = s.Take(late, send)
+	_, err = s.Save(late, send)
 	require.Error(t, err)
 	assert.NoFileExists(t, taken, "a snapshot that is never pruned")
 }
@@ -349,7 +349,7 @@ func TestOtherClusters(t *testing.T) {
 	content := hashed(database(t, 41))
 	take := func(s Store, after time.Duration) Snapshot {
 		s.Dir, s.Cluster = dir, "edge"
-		taken, err := s.Take(now.Add(after), func(w io.Writer) error {
+		taken, err := s.Save(now.Add(after), func(w io.Writer) error {
 			_, err := w.Write(content)
 
 			return err
@@ -405,7 +405,7 @@ func TestOtherClusters(t *testing.T) {
 	var warned []string
 
 	a.Warn = func(message string) { warned = append(warned, message) }
-	kept, err := a.Take(now.Add(4*time.Hour), func(w io.Writer) error {
+	kept, err := a.Save(now.Add(4*time.Hour), func(w io.Writer) error {
 		_, err := w.Write(content)
 
 		return err
@@ -445,7 +445,7 @@ func TestOrigins(t *testing.T) {
 	now := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
 	content := hashed(database(t, 41))
 	take := func(by Origin, after time.Duration) Snapshot {
-		taken, err := Store{Dir: dir, Cluster: "edge", ClusterCA: "a", By: by, Keep: 1}.Take(now.Add(after),
+		taken, err := Store{Dir: dir, Cluster: "edge", ClusterCA: "a", By: by, Keep: 1}.Save(now.Add(after),
 			func(w io.Writer) error {
 				_, err := w.Write(content)
 

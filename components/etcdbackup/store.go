@@ -44,9 +44,9 @@ const timestamp = "20060102-150405"
 // nameOf takes a file's name apart: the cluster, and when.
 var nameOf = regexp.MustCompile(`^(.+)\.(\d{8}-\d{6})\.db(\.age)?$`)
 
-// Take keeps what fetch writes in a new file: whole and sound or not at all, readable for its owner only. A note next
+// Save keeps what fetch writes in a new file: whole and sound or not at all, readable for its owner only. A note next
 // to it, written in the same way, says what is known of it. The oldest snapshots beyond Keep go.
-func (s Store) Take(now time.Time, fetch func(io.Writer) error) (Snapshot, error) {
+func (s Store) Save(now time.Time, fetch func(io.Writer) error) (Snapshot, error) {
 	var taken Snapshot
 
 	fill := func(f *os.File) (err error) {

@@ -80,7 +80,8 @@ type Limits struct {
 }
 
 // AssignOrder gives each node that goes down, or to another Kubernetes, its turn: control planes first, one by one,
-// then workers; those that leave for good after all others. The rows are in plan order.
+// then workers; those that leave for good after all others. It shows what rollout.Limiter and the order of replacements
+// do. The rows are in plan order.
 func AssignOrder(rows []NodeImpact, limits Limits) {
 	turn := 0
 	turn = assignOrder(rows, limits, turn, func(r NodeImpact) bool { return r.Effect.Down() || r.Kubernetes })

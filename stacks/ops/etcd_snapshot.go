@@ -77,7 +77,7 @@ func (s snapshotCommand) save(ctx context.Context) error {
 		return err
 	}
 
-	taken, err := store.Take(time.Now(), func(w io.Writer) error { return fromAny(ctx, administrator, s.timeout, w) })
+	taken, err := store.Save(time.Now(), func(w io.Writer) error { return fromAny(ctx, administrator, s.timeout, w) })
 	if err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ func (c *Cluster) BackupEtcd(
 
 	store.Recipients = recipients
 
-	s, err := store.Take(time.Now(), func(w io.Writer) error {
+	s, err := store.Save(time.Now(), func(w io.Writer) error {
 		return talosapi.EtcdSnapshot(ctx, controlPlanes, credentials, c.Plan.TransferTimeout, w)
 	})
 	if err != nil {

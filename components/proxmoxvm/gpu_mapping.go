@@ -3,6 +3,7 @@ package proxmoxvm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -78,17 +79,29 @@ func (h MappingHooks) checkUnused(ctx context.Context, name string) error {
 		return err
 	}
 
-	thing := "resource mapping " + name
-
-	return h.Identities.CheckOthers(ctx, thing, func(v proxmoxapi.VM) bool {
+	onHost := func(v proxmoxapi.VM) bool {
 		return slices.ContainsFunc(all[name], func(d proxmoxapi.Mapped) bool { return d.Host == v.Host })
-	}, func(v proxmoxapi.VM, config proxmoxapi.VMConfig) error {
+	}
+
+	return h.Identities.CheckOthers(ctx, onHost, func(v proxmoxapi.VM, config proxmoxapi.VMConfig, unread error) error {
+		switch {
+		case errors.Is(unread, proxmoxapi.ErrHostUnreachable):
+			// Where a host is lost, its GPU is, and what is removed from the cluster takes its mapping along.
+			h.Progress(fmt.Sprintf("it is not known whether VM %d on host %s has resource mapping %s: the host does not "+
+				"answer", v.ID, v.Host, name))
+
+			return nil
+		case unread != nil:
+			return fmt.Errorf("resource mapping %s is to be changed or deleted, and it is not known whether VM %d (%s) on "+
+				"host %s has it: %w", name, v.ID, v.Name, v.Host, unread)
+		}
+
 		for _, device := range config.Devices {
 			if device.Mapping == name {
-				return fmt.Errorf("%s is to be changed or deleted, and VM %d (%s) on host %s has it, which is not in this "+
-					"stack: that VM would not start without it. Run 'qm set %d --delete %s' on that host, or give that VM "+
-					"another mapping, then run 'pulumi up' again", thing, v.ID, cmp.Or(config.Settings["name"], v.Name), v.Host,
-					v.ID, device.Key)
+				return fmt.Errorf("resource mapping %s is to be changed or deleted, and VM %d (%s) on host %s has it, which is "+
+					"not in this stack: that VM would not start without it. Run 'qm set %d --delete %s' on that host, or give "+
+					"that VM another mapping, then run 'pulumi up' again", name, v.ID,
+					cmp.Or(config.Settings["name"], v.Name), v.Host, v.ID, device.Key)
 			}
 		}
 

@@ -41,8 +41,12 @@ func TestCheckMappingUnused(t *testing.T) {
 		},
 		"of a VM that cannot be read": {
 			vm: proxmoxapi.VM{ID: 300, Name: "app", Host: "pve"}, unread: proxmoxapi.ErrUnreachable,
-			want: "resource mapping c-gpu is to be deleted, and it is not known whether VM 300 (app) on host pve uses it: " +
+			want: "resource mapping c-gpu is to be changed or deleted, and it is not known whether VM 300 (app) on host pve " +
+				"has it: " +
 				proxmoxapi.ErrUnreachable.Error(),
+		},
+		"of a VM whose host is lost": {
+			vm: proxmoxapi.VM{ID: 300, Name: "app", Host: "pve"}, unread: proxmoxapi.ErrHostUnreachable,
 		},
 		"previewed without Proxmox VE": {
 			vm: proxmoxapi.VM{ID: 300, Name: "app", Host: "pve"}, unread: proxmoxapi.ErrUnreachable, dryRun: true,
@@ -56,6 +60,7 @@ func TestCheckMappingUnused(t *testing.T) {
 
 			err := MappingHooks{
 				Proxmox: store, Identities: vmidentity.NewIdentities(nil, p, store, nil), DryRun: c.dryRun,
+				Progress: func(string) {},
 			}.CheckUnused(t.Context(), &pulumi.ResourceHookArgs{OldInputs: inputs(map[string]any{"name": "c-gpu"}).NewInputs})
 			if c.want == "" {
 				assert.NoError(t, err)

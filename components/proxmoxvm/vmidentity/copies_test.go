@@ -276,7 +276,7 @@ func TestCheckReleased(t *testing.T) {
 		"a node was replaced":             {state: replaced, replace: []string{"c-control-1"}},
 		"a dead node is replaced": {
 			state: vm(401, "c-control-1"), replace: []string{"c-control-1"}, dead: []string{"c-control-1"},
-			warned: "c-control-1 is deleted, and the state does not have whether its node has joined the cluster",
+			warned: "c-control-1 is deleted, and the state has no hooks yet that take its node out of the cluster",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,11 +39,12 @@ func deleteSuccessor(p *plan.Plan, f Found) string {
 		"--purge' on host %s), then run 'pulumi up --refresh' again", f.VM.ID, f.VM.ID, f.VM.Host)
 }
 
-// deadUnrecorded is what to do about a dead node whose VM is deleted without the hooks that take it out of its cluster.
-func deadUnrecorded(label, name string) string {
-	return fmt.Sprintf("%s is deleted, and the state does not have whether its node has joined the "+
-		"cluster: if Kubernetes lists it, delete it there ('kubectl delete node %s'), and, if it was a control plane of "+
-		"Talos, its etcd member ('talosctl etcd members', 'talosctl etcd remove-member')", label, name)
+// deadNode is what to do about a dead node whose VM is deleted without the hooks that take it out of its cluster, and
+// why they do not.
+func deadNode(label, why, name string) string {
+	return fmt.Sprintf("%s is deleted, and the state %s: if Kubernetes lists it, delete it there ('kubectl delete node "+
+		"%s'), and, if it was a control plane of Talos, its etcd member ('talosctl etcd members', 'talosctl etcd "+
+		"remove-member')", label, why, name)
 }
 
 // neverBack is what to do about the VM of a node where its host is lost for good.

@@ -73,7 +73,8 @@ func (i *Identities) CheckReleased() error {
 		case m.replaced || !i.plan.Replaces(n.Name):
 		case i.plan.DeclaredDead(n.Name):
 			// No update that the node is to take part in would give its VM hooks.
-			if err := i.ctx.Log.Warn(deadUnrecorded(n.Name, n.Name), nil); err != nil {
+			if err := i.ctx.Log.Warn(deadNode(n.Name,
+				"has no hooks yet that take its node out of the cluster", n.Name), nil); err != nil {
 				return err
 			}
 		default:
@@ -281,10 +282,10 @@ func (i *Identities) InStack(ctx context.Context, v proxmoxapi.VM) (bool, error)
 	return there, err
 }
 
-// CheckOthers looks at the configuration of each VM that is not this stack's and may use a thing that is to be deleted.
-// It returns the first error of uses.
-func (i *Identities) CheckOthers(ctx context.Context, thing string, may func(proxmoxapi.VM) bool,
-	uses func(proxmoxapi.VM, proxmoxapi.VMConfig) error,
+// CheckOthers looks at the configuration of each VM that is not this stack's and may use a thing that is to be changed
+// or deleted. It returns the first error of uses, which is told why a configuration could not be read.
+func (i *Identities) CheckOthers(ctx context.Context, may func(proxmoxapi.VM) bool,
+	uses func(v proxmoxapi.VM, config proxmoxapi.VMConfig, unread error) error,
 ) error {
 	all, err := i.proxmox.VMs(ctx)
 	if err != nil {
@@ -305,13 +306,8 @@ func (i *Identities) CheckOthers(ctx context.Context, thing string, may func(pro
 			continue
 		}
 
-		config, err := i.proxmox.Config(ctx, v)
-		if err != nil {
-			return fmt.Errorf("%s is to be deleted, and it is not known whether VM %d (%s) on host %s uses it: %w", thing,
-				v.ID, v.Name, v.Host, err)
-		}
-
-		if err := uses(v, config); err != nil {
+		config, unread := i.proxmox.Config(ctx, v)
+		if err := uses(v, config, unread); err != nil {
 			return err
 		}
 	}

@@ -26,7 +26,8 @@ func (i *Identities) checkUnrecorded(ctx context.Context, f Found) error {
 	}
 
 	if i.plan.DeclaredDead(f.VM.Name) {
-		return i.ctx.Log.Warn(deadUnrecorded(f.VM.Label(), f.VM.Name), nil)
+		return i.ctx.Log.Warn(deadNode(f.VM.Label(),
+			"does not have whether its node has joined the cluster", f.VM.Name), nil)
 	}
 
 	if i.ctx.DryRun() {

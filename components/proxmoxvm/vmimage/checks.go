@@ -3,6 +3,7 @@ package vmimage
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -79,8 +80,8 @@ func (h Hooks) CheckUnused(ctx context.Context, args *pulumi.ResourceHookArgs) e
 			return h.deleted(err)
 		case !held.SeesAllVMs():
 			return fmt.Errorf("image %s is to be deleted from host %s, and the credentials do not see all VMs: it is not "+
-				"known whether one has it in a drive. Grant VM.Audit on /vms; or set lifecycle.keepImages to true, which "+
-				"keeps the file", volume, host)
+				"known whether one has it in a drive. Grant VM.Audit on /vms; or revert the change, set lifecycle.keepImages to "+
+				"true and run 'pulumi up' before you make it again, which keeps the file", volume, host)
 		}
 	}
 
@@ -129,7 +130,18 @@ func (h Hooks) checkUnused(ctx context.Context, host, volume, name string,
 		return (v.Host == host || shared[datastore]) && (name == "" || v.Name == "" || v.Name == name)
 	}
 
-	return h.Identities.CheckOthers(ctx, volume, may, uses)
+	return h.Identities.CheckOthers(ctx, may, func(v proxmoxapi.VM, config proxmoxapi.VMConfig, unread error) error {
+		switch {
+		case unread == nil:
+			return uses(v, config)
+		case name != "" && v.Name == "" && errors.Is(unread, proxmoxapi.ErrHostUnreachable):
+			// Of a host that is down, no VM has a name: none could be removed from the cluster.
+			return nil
+		default:
+			return fmt.Errorf("%s is to be deleted, and it is not known whether VM %d (%s) on host %s uses it: %w", volume,
+				v.ID, v.Name, v.Host, unread)
+		}
+	})
 }
 
 // leftover is the image that is on the host already under the name of a download; empty when there is none, or Proxmox

@@ -190,7 +190,8 @@ func TestCheckUnusedUnseen(t *testing.T) {
 	assert.EqualError(t, h.CheckUnused(t.Context(), deletion(map[string]any{
 		"nodeName": "pve", "datastoreId": "local", "fileName": "x.iso",
 	})), "image local:iso/x.iso is to be deleted from host pve, and the credentials do not see all VMs: it is not known "+
-		"whether one has it in a drive. Grant VM.Audit on /vms; or set lifecycle.keepImages to true, which keeps the file")
+		"whether one has it in a drive. Grant VM.Audit on /vms; or revert the change, set lifecycle.keepImages to true and "+
+		"run 'pulumi up' before you make it again, which keeps the file")
 }
 
 func TestRestoreImage(t *testing.T) {

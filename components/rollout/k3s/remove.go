@@ -49,8 +49,8 @@ func (r *Removals) Remove(ctx context.Context, args *pulumi.ResourceHookArgs) er
 
 	if l.name == "" {
 		return fmt.Errorf("the state does not have the name of the node whose membership %s is, so it cannot leave the "+
-			"cluster. Take it out by hand ('kubectl drain', then 'kubectl delete node'), then run 'pulumi state delete %s' "+
-			"and 'pulumi up' again", args.Name, args.URN)
+			"cluster. Take it out by hand ('kubectl drain', then 'kubectl delete node'), then run: pulumi state delete "+
+			"--stack %s '%s', and 'pulumi up' again", args.Name, resource.URN(args.URN).Stack(), args.URN)
 	}
 
 	if err := r.locate(ctx); err != nil {

@@ -381,11 +381,11 @@ func TestExplainPartialRemoval(t *testing.T) {
 // TestRemoveUnnamed: a membership that does not say whose it is is not taken for one of no node.
 func TestRemoveUnnamed(t *testing.T) {
 	p := plantest.K3s(t)
-	args := &pulumi.ResourceHookArgs{Name: "edge-server-9-joined", URN: "urn:x"}
+	args := &pulumi.ResourceHookArgs{Name: "edge-server-9-joined", URN: "urn:pulumi:dev::p::t::edge-server-9-joined"}
 
 	const unnamed = "the state does not have the name of the node whose membership edge-server-9-joined is, so it cannot " +
-		"leave the cluster. Take it out by hand ('kubectl drain', then 'kubectl delete node'), then run 'pulumi state " +
-		"delete urn:x' and 'pulumi up' again"
+		"leave the cluster. Take it out by hand ('kubectl drain', then 'kubectl delete node'), then run: pulumi state " +
+		"delete --stack dev 'urn:pulumi:dev::p::t::edge-server-9-joined', and 'pulumi up' again"
 
 	r := &Removals{clusterOf(p, "10.0.0.11", "")}
 	require.EqualError(t, r.Remove(t.Context(), args), unnamed)

@@ -7,11 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	configtypes "github.com/siderolabs/talos/pkg/machinery/config/config"
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/impact"
@@ -309,12 +312,7 @@ func (r *Changes) checkRunning(ctx context.Context, c nodeChange, now talosapi.S
 // checkEndpointFree refuses a new virtual address at which a machine answers, unless a control plane has it already:
 // the control planes would take the address from that machine.
 func (r *Changes) checkEndpointFree(ctx context.Context, c nodeChange, now talosapi.System) error {
-	has := func(cfg talosconfig.Provider) bool {
-		return cfg != nil && cfg.K8sClusterConfig() != nil &&
-			cfg.K8sClusterConfig().ClusterEndpoint().Hostname() == r.Plan.VIP.String()
-	}
-
-	if !r.Plan.VIP.IsValid() || has(now.Configuration) || !has(c.wanted) {
+	if !r.Plan.VIP.IsValid() || hasEndpoint(now.Configuration, r.Plan.VIP) || !hasEndpoint(c.wanted, r.Plan.VIP) {
 		return nil
 	}
 
@@ -324,7 +322,7 @@ func (r *Changes) checkEndpointFree(ctx context.Context, c nodeChange, now talos
 	}
 
 	for _, peer := range r.peersOf(c) {
-		if is, err := talosapi.Ask(ctx, peer, c.credentials); err == nil && has(is.Configuration) {
+		if is, err := talosapi.Ask(ctx, peer, c.credentials); err == nil && hasEndpoint(is.Configuration, r.Plan.VIP) {
 			return nil
 		}
 	}
@@ -334,6 +332,15 @@ func (r *Changes) checkEndpointFree(ctx context.Context, c nodeChange, now talos
 			"already, on port %d", port), Value: r.Plan.VIP.String(),
 		Remedy: "find out which machine has it, or choose another address",
 	}
+}
+
+// hasEndpoint says that a control plane has an address for its cluster: as the endpoint, or by a patch.
+func hasEndpoint(cfg talosconfig.Provider, address netip.Addr) bool {
+	return cfg != nil && (cfg.K8sClusterConfig() != nil &&
+		cfg.K8sClusterConfig().ClusterEndpoint().Hostname() == address.String() ||
+		slices.ContainsFunc(cfg.NetworkVirtualIPConfigs(), func(v configtypes.NetworkVirtualIPConfig) bool {
+			return v.VIP() == address
+		}))
 }
 
 // minControlPlanesToReplace is how many control planes a cluster has of which one may leave.

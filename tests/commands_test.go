@@ -356,6 +356,7 @@ func TestDocumentedCommands(t *testing.T) {
 			"atlas.20261121-180000.db", newest(t, dir, "etcd-backups/home.*.db"),
 			"dev.20261121-180000.json", newest(t, dir, "state-backups/home.2*.json"),
 			"dev.import.json", "home.import.json",
+			"rename dev", "rename home", "--stack dev", "--stack home",
 			"/tmp/talos-secrets-1234567890", filepath.Join(runtime, newest(t, runtime, "talos-secrets-*")),
 			"/path/to/talos-proxmox-policy", filepath.Join(dir, "talos-proxmox-policy"),
 			"--endpoint https://pve.lan:8006", "--insecure --endpoint "+r.Lab.Endpoint(),
@@ -375,6 +376,8 @@ func TestDocumentedCommands(t *testing.T) {
 			assert.Equal(t, string(example), string(readFile(t, filepath.Join(dir, "Pulumi.home.yaml"))))
 			// The operator's own Proxmox VE, instead of the example's.
 			require.NoError(t, r.WriteStackFile(filepath.Join(dir, "Pulumi.home.yaml")))
+		case text == "pulumi stack rename home --stack prod":
+			shell.run(t, "pulumi stack rename prod --stack home", "")
 		case strings.HasPrefix(text, "go run ./stacks/ops import --talosconfig ~"):
 			shell.run(t, "mkdir -p ~/.talos && pulumi stack output talosconfig --show-secrets > ~/.talos/config", "")
 			shell.run(t, "pulumi state delete --all --force --yes", "")
@@ -390,6 +393,10 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 
 		shell.run(t, text, credentials.TokenSecret+"\n")
+
+		if text == "pulumi stack rename prod --stack home" {
+			shell.run(t, "pulumi stack rename home --stack prod", "") // for the pages that follow
+		}
 
 		// What has been run is run again once the configuration or the state is another.
 		if changing.MatchString(text) {

@@ -13,8 +13,8 @@ import (
 )
 
 // replacementOrder chains workers with DependsOn so that at most maxUnavailable are replaced at once. A hook must not
-// wait for a replacement: blocked hooks use up the engine's parallel slots. Nodes that are changed in place wait for each
-// other in rollout.Limiter.
+// wait for a replacement: blocked hooks use up the engine's parallel slots. Nodes that are changed in place wait for
+// each other in rollout.Limiter.
 type replacementOrder struct {
 	parallel int
 	// registered are the last resources of nodes, in order.

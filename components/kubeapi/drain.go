@@ -20,9 +20,9 @@ import (
 // evictEvery is how soon an eviction is tried again that a disruption budget has refused.
 const evictEvery = time.Second
 
-// Drain evicts the pods of a node that is cordoned (rollout.Drain does both), for at most the bound. Disruption budgets are respected: a pod that one of them
-// holds stays, and is named in the error. Pods of DaemonSets and static pods stay in any case; pods that no controller
-// will make again, and what pods keep on the node, are lost with it.
+// Drain evicts the pods of a node that is cordoned (rollout.Drain does both), for at most the bound. Disruption budgets
+// are respected: a pod that one of them holds stays, and is named in the error. Pods of DaemonSets and static pods stay
+// in any case; pods that no controller will make again, and what pods keep on the node, are lost with it.
 func (c *Client) Drain(ctx context.Context, name string, bound time.Duration, progress wait.Reporter) error {
 	helper := &drain.Helper{
 		Ctx: ctx, Client: c.api, Out: io.Discard, ErrOut: io.Discard,

@@ -80,7 +80,7 @@ func TestJoinFails(t *testing.T) {
 				k3sconfig.InstallLog:   "https://127.0.0.1:6444/v1-k3s/config: 401 Unauthorized\n",
 				k3sconfig.CloudInitLog: "finished\n",
 			}},
-			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
+			want: "gave up after 1s, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
 				"/var/log/k3s-install.log ends with:\n    https://127.0.0.1:6444/v1-k3s/config: 401 " +
 				"Unauthorized\n/var/log/cloud-init-output.log ends with:\n    finished\n" +
 				"its servers reject its token: they were given a different one, or the state belongs to an earlier " +
@@ -90,33 +90,35 @@ func TestJoinFails(t *testing.T) {
 		},
 		"silent": {
 			guest: guest{files: with(map[string]string{k3sconfig.FatalFile: ""})},
-			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
+			want: "gave up after 1s, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
 				"/var/log/k3s-install.log ends with:\n" + logged +
 				"\n/var/log/cloud-init-output.log ends with:\n    Cloud-init v. 25.3 finished",
 		},
 		"agent denied": {
 			guest: guest{denied: fmt.Errorf("Proxmox VE %w", proxmoxapi.ErrRefused)}, major: 9,
-			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
+			want: "gave up after 1s, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
 				"the machine's logs cannot be read through its guest agent: Proxmox VE refuses the credentials; grant " +
 				"VM.GuestAgent.FileRead\n" +
 				"log in, and see them: ssh ubuntu@127.0.0.9 sudo tail /var/log/k3s-install.log /var/log/cloud-init-output.log",
 		},
 		"agent denied by Proxmox VE 8": {
 			guest: guest{denied: fmt.Errorf("Proxmox VE %w", proxmoxapi.ErrRefused)}, major: 8,
-			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
+			want: "gave up after 1s, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
 				"the machine's logs cannot be read through its guest agent: Proxmox VE refuses the credentials; grant " +
 				"VM.Monitor\n" +
 				"log in, and see them: ssh ubuntu@127.0.0.9 sudo tail /var/log/k3s-install.log /var/log/cloud-init-output.log",
 		},
 		"no machine": {
 			guest: guest{absent: true},
-			want: "gave up after 300ms, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
+			want: "gave up after 1s, waiting for the Kubernetes API of edge-server-1 (connection refused)\n" +
 				"the machine's logs cannot be read through its guest agent: there is no VM with VMID 401\n" +
 				"log in, and see them: ssh ubuntu@127.0.0.9 sudo tail /var/log/k3s-install.log /var/log/cloud-init-output.log",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := plantest.K3s(t)
+			p.ReadyTimeout = time.Second // a busy machine takes its time for one attempt
+
 			if c.quick {
 				p.ReadyTimeout = time.Hour
 			}

@@ -497,8 +497,7 @@ func (b *builder) start() (pulumi.Resource, error) {
 		established = append(established, accepted)
 	}
 
-	b.Kubeconfig = outputAfter(b.ctx, established,
-		kubeconfigAt(kubeconfig.KubeconfigRaw, endpointOf(b.plan, b.Nodes[0].IPAddress)),
+	b.Kubeconfig = outputAfter(b.ctx, established, kubeconfigAt(kubeconfig.KubeconfigRaw, b.Endpoint),
 		b.hooks.operations.Bootstrap.CheckEstablished)
 	b.KubeconfigExpiry = expiry(kubeconfig.KubernetesClientConfiguration.ClientCertificate().ToStringPtrOutput())
 

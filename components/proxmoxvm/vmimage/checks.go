@@ -32,7 +32,7 @@ type Hooks struct {
 	DryRun bool
 	// Destroying says that the run destroys the cluster: no image is wanted any more.
 	Destroying bool
-	// UserDataMissing says that a host was seen without a file of user data when the run began; nil: no host was asked.
+	// UserDataMissing says that a host was seen without a file of user data when the run began.
 	UserDataMissing func(host, volume string) bool
 }
 
@@ -314,13 +314,6 @@ func (h Hooks) RestoreImage(ctx context.Context, args *pulumi.ResourceHookArgs) 
 	}
 
 	return nil
-}
-
-// AwaitDeletions is a hook that runs before a file takes the place of one that was deleted right before: the provider
-// does not wait for that deletion, which could take the new file away.
-func (h Hooks) AwaitDeletions(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	return h.Proxmox.AwaitDeletions(ctx, hookutil.String(args.NewInputs, "nodeName"),
-		hookutil.String(args.NewInputs, "datastoreId"))
 }
 
 // wanted is the image of the plan that has a name; nil when there is none.

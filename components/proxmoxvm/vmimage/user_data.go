@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/hookutil"
@@ -44,32 +45,31 @@ func (h Hooks) CheckUserDataUnused(ctx context.Context, args *pulumi.ResourceHoo
 // userDataVolume is the volume of the user data of a node, which is their ID, too: of an imported file, the inputs do
 // not have its name.
 func userDataVolume(args *pulumi.ResourceHookArgs) string {
-	raw := hookutil.Unwrap(args.OldInputs["sourceRaw"])
+	return cmp.Or(writtenUserData(args.OldInputs), string(args.ID))
+}
+
+// writtenUserData is the volume of the user data that these inputs write; empty: they do not say.
+func writtenUserData(inputs resource.PropertyMap) string {
+	raw := hookutil.Unwrap(inputs["sourceRaw"])
 	if !raw.IsObject() {
-		return string(args.ID)
+		return ""
 	}
 
-	return hookutil.String(args.OldInputs, "datastoreId") + ":snippets/" +
-		hookutil.String(raw.ObjectValue(), "fileName")
+	return hookutil.String(inputs, "datastoreId") + ":snippets/" + hookutil.String(raw.ObjectValue(), "fileName")
 }
 
 // CheckUserDataFree is a hook that runs before the user data of a node are written, which would replace a file of the
 // same name. One that was not there when the run began is another stack's, whose node has not started yet: it would
 // start with our keys. One that was there is what preflight has looked at.
 func (h Hooks) CheckUserDataFree(ctx context.Context, args *pulumi.ResourceHookArgs) error {
-	// The provider does not wait for the deletion of the file before.
-	if err := h.AwaitDeletions(ctx, args); err != nil {
+	host, datastore := hookutil.String(args.NewInputs, "nodeName"), hookutil.String(args.NewInputs, "datastoreId")
+
+	// The provider does not wait for the deletion of the file before, which could take the new file away.
+	if err := h.Proxmox.AwaitDeletions(ctx, host, datastore); err != nil {
 		return err
 	}
 
-	host, datastore := hookutil.String(args.NewInputs, "nodeName"), hookutil.String(args.NewInputs, "datastoreId")
-
-	raw := hookutil.Unwrap(args.NewInputs["sourceRaw"])
-	if !raw.IsObject() || h.UserDataMissing == nil {
-		return nil
-	}
-
-	volume := datastore + ":snippets/" + hookutil.String(raw.ObjectValue(), "fileName")
+	volume := writtenUserData(args.NewInputs)
 	if !h.UserDataMissing(host, volume) {
 		return nil
 	}

@@ -135,6 +135,11 @@ func (h MappingHooks) CheckDeleted(ctx context.Context, args *pulumi.ResourceHoo
 			"than the state had: %v. If no VM uses it: %s", name, devices, remedy)
 	}
 
+	// A VM of others may have come to use it since the first deletion.
+	if err := h.checkUnused(ctx, name); err != nil {
+		return fmt.Errorf("resource mapping %s is no longer in the state, and is not deleted again: %w", name, err)
+	}
+
 	h.Progress(fmt.Sprintf("resource mapping %s was not deleted: it is deleted again", name))
 
 	if err := h.Proxmox.DeleteMapping(ctx, name); err != nil {

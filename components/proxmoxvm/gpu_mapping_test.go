@@ -90,6 +90,16 @@ func TestCheckMappingDeleted(t *testing.T) {
 			want: "resource mapping c-gpu is no longer in the state, and is still on Proxmox VE, with other devices than the " +
 				"state had: [pve 0000:02:00.0]. If no VM uses it: " + remedy,
 		},
+		"used by a VM of others since": {
+			store: fakeMappings{
+				mappings: left, vms: []proxmoxapi.VM{{ID: 300, Name: "app", Host: "pve"}},
+				config: proxmoxapi.VMConfig{Devices: []proxmoxapi.Device{{Key: "hostpci0", Mapping: "c-gpu"}}},
+			},
+			want: "resource mapping c-gpu is no longer in the state, and is not deleted again: resource mapping c-gpu is to be " +
+				"changed or deleted, and VM 300 (app) on host pve has it, which is not in this stack: that VM would not start " +
+				"without it. Run 'qm set 300 --delete hostpci0' on that host, or give that VM another mapping, then run 'pulumi " +
+				"up' again",
+		},
 		"fails again": {
 			store: fakeMappings{mappings: left, undeleted: errors.New("a page")}, deleted: []string{"c-gpu"},
 			want: "resource mapping c-gpu is no longer in the state, and is still on Proxmox VE: a page. " + remedy,
@@ -101,7 +111,10 @@ func TestCheckMappingDeleted(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := MappingHooks{Proxmox: &c.store, Progress: func(string) {}}.CheckDeleted(t.Context(),
+			err := MappingHooks{
+				Proxmox: &c.store, Identities: vmidentity.NewIdentities(nil, &plan.Plan{}, &c.store, nil),
+				Progress: func(string) {},
+			}.CheckDeleted(t.Context(),
 				&pulumi.ResourceHookArgs{OldInputs: inputs(map[string]any{
 					"name": "c-gpu", "maps": []any{map[string]any{"node": "pve", "path": "0000:01:00.0"}},
 				}).NewInputs})

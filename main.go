@@ -12,6 +12,8 @@ import (
 	"talos-proxmox/stacks"
 )
 
+//go:generate go run ./stacks/generate
+
 func main() {
 	// When the operator presses Ctrl-C, the language host interrupts the program, and kills it after five seconds.
 	interrupt, stop := signal.NotifyContext(context.Background(), os.Interrupt)

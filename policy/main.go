@@ -65,11 +65,11 @@ func pack(ctx *pulumi.Context) (policyx.PolicyPack, error) {
 
 // level is what the rule has unless the policy configuration of the run says otherwise.
 func level(r rules.Rule, e spec.Environment) policyx.EnforcementLevel {
-	if r.Advice || e == spec.EnvironmentLab {
-		return policyx.EnforcementLevelAdvisory
+	if r.Mandatory(e) {
+		return policyx.EnforcementLevelMandatory
 	}
 
-	return policyx.EnforcementLevelMandatory
+	return policyx.EnforcementLevelAdvisory
 }
 
 func policy(r rules.Rule, level policyx.EnforcementLevel) policyx.Policy {

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -20,8 +17,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"talos-proxmox/components/spec"
-	"talos-proxmox/policy/rules"
-	"talos-proxmox/tests/golden"
 )
 
 // packOf is the pack as the engine asks for it, for a stack with this configuration.
@@ -123,19 +118,6 @@ func TestProject(t *testing.T) {
 	assert.Empty(t, project.Version)
 }
 
-// TestTable keeps the table of rules in the documentation at what the rules say.
-//
-//	go test ./policy -run TestTable -update
-func TestTable(t *testing.T) {
-	const (
-		page  = "../stacks/docs/policy.md"
-		begin = "<!-- rules: written by go test ./policy -run TestTable -update -->\n"
-		end   = "<!-- end of rules -->\n"
-	)
-
-	golden.CheckTable(t, page, begin, end, table(t))
-}
-
 // TestExamples: the settings that the documentation shows are settings of rules.
 func TestExamples(t *testing.T) {
 	t.Parallel()
@@ -187,62 +169,4 @@ func TestExamples(t *testing.T) {
 			assert.Contains(t, p.Policies()[i].ConfigSchema().Properties, setting)
 		}
 	}
-}
-
-func table(t *testing.T) string {
-	t.Helper()
-
-	all, err := rules.All(rules.Facts{})
-	require.NoError(t, err)
-
-	var b bytes.Buffer
-
-	b.WriteString("\n| Rule | Production | Lab | What must hold | Settings other than `except` | What to do " +
-		"|\n|---|---|---|---|---|---|\n")
-
-	for _, r := range all {
-		of := ""
-		if r.Stack != nil {
-			of = " (stack)"
-		}
-
-		fmt.Fprintf(&b, "| `%s`%s | %s | %s | %s | %s | %s |\n", r.Name, of, word(level(r, spec.EnvironmentProduction)),
-			word(level(r, spec.EnvironmentLab)),
-			r.Must, settings(t, r), r.Remedy)
-	}
-
-	b.WriteString("\n")
-
-	return b.String()
-}
-
-func word(level policyx.EnforcementLevel) string {
-	return map[policyx.EnforcementLevel]string{
-		policyx.EnforcementLevelAdvisory: "advisory", policyx.EnforcementLevelMandatory: "mandatory",
-	}[level]
-}
-
-func settings(t *testing.T, r rules.Rule) string {
-	t.Helper()
-
-	var all []string
-
-	for _, name := range slices.Sorted(maps.Keys(r.Settings)) {
-		if name == "except" {
-			continue
-		}
-
-		text := "`" + name + "`"
-
-		if value, ok := r.Settings[name]["default"]; ok {
-			shown, err := json.Marshal(value)
-			require.NoError(t, err)
-
-			text += " (`" + string(shown) + "`)"
-		}
-
-		all = append(all, fmt.Sprint(text, ": ", r.Settings[name]["description"]))
-	}
-
-	return strings.Join(all, "<br>")
 }

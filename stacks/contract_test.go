@@ -4,136 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/invopop/jsonschema"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/stacks/contract"
 	"talos-proxmox/stacks/schema"
-	"talos-proxmox/tests/golden"
 )
-
-// StackOutputs is everything that a stack exports, as pulumi stack output --json prints it: what outputs.schema.json is
-// made from.
-type StackOutputs struct {
-	contract.Inventory
-
-	// The contract: all of the above in one value.
-	Contract contract.Contract `json:"talos_bootstrap_contract"`
-	// Administrator's kubeconfig, secret; absent with bootstrap: external.
-	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// Administrator's talosconfig, secret; absent with bootstrap: external.
-	Talosconfig string `json:"talosconfig,omitempty"`
-
-	// The credentials of the kubeconfig one by one, secret; absent with it.
-	KubernetesCredentials *KubernetesCredentials `json:"kubernetes_credentials,omitempty"`
-	// Machine configuration of workers that others create, secret; with outputs.workerConfiguration.
-	WorkerConfiguration string `json:"talos_worker_configuration,omitempty"`
-	// Until when both are good, as RFC 3339 writes it; absent with them.
-	CredentialsExpiry map[string]string `json:"credentials_expiry,omitempty"`
-	// Schematic IDs that Talos nodes are installed from, by node name; absent where images carry nothing.
-	Schematics map[string]string `json:"talos_schematics,omitempty"`
-	// Private SSH key of K3s nodes, secret; with k3s.generateSSHKey.
-	SSHPrivateKey string `json:"ssh_private_key,omitempty"`
-	// How a cluster of K3s is; with cluster.kind k3s.
-	K3s map[string]any `json:"k3s_status,omitempty"`
-	// Commands to run next; absent with bootstrap: external.
-	Hints map[string]string `json:"hints,omitempty"`
-
-	// With outputs.legacy: known addresses of the control planes.
-	ControlPlaneIPs []string `json:"control_plane_ips,omitempty"`
-	// With outputs.legacy: known addresses of the workers.
-	WorkerIPs []string `json:"worker_ips,omitempty"`
-	// With outputs.legacy: known addresses of the GPU workers.
-	GPUWorkerIPs []string `json:"gpu_worker_ips,omitempty"`
-	// With outputs.legacy: VMIDs of the control planes.
-	ControlPlaneVMIDs []int `json:"control_plane_vmids,omitempty" jsonschema:"minimum=100"`
-	// With outputs.legacy: VMIDs of the workers.
-	WorkerVMIDs []int `json:"worker_vmids,omitempty" jsonschema:"minimum=100"`
-	// With outputs.legacy: VMIDs of the GPU workers.
-	GPUWorkerVMIDs []int `json:"gpu_worker_vmids,omitempty" jsonschema:"minimum=100"`
-	// With outputs.legacy: PCI addresses of the GPUs.
-	GPUWorkerPCIBDFs []string `json:"gpu_worker_pci_bdfs,omitempty"`
-}
-
-// KubernetesCredentials are what tools take that read no kubeconfig.
-type KubernetesCredentials struct {
-	// URL of the Kubernetes API.
-	Host string `json:"host"`
-	// Certificate authority of the Kubernetes API, as PEM.
-	ClusterCACertificate string `json:"cluster_ca_certificate"`
-	// Certificate of the administrator, as PEM.
-	ClientCertificate string `json:"client_certificate"`
-	// Private key of the administrator, as PEM.
-	ClientKey string `json:"client_key"`
-}
-
-// TestContractSchema keeps the generated files current.
-func TestContractSchema(t *testing.T) {
-	for path, of := range map[string]struct {
-		title string
-		value any
-	}{
-		"schema/contract.schema.json": {
-			"Output " + contract.OutputContract + " of a talos-proxmox stack",
-			&contract.Contract{},
-		},
-		"schema/outputs.schema.json": {"Outputs of a talos-proxmox stack", &StackOutputs{}},
-	} {
-		s := reflector(t).Reflect(of.value)
-		s.Title = of.title
-		refine(s)
-
-		for _, def := range s.Definitions {
-			refine(def)
-		}
-
-		golden.Check(t, path, string(indented(t, s)))
-	}
-}
-
-// refine says what tags cannot: which texts are addresses, which lists come together.
-func refine(s *jsonschema.Schema) {
-	if s.Properties == nil {
-		return
-	}
-
-	address := func() *jsonschema.Schema {
-		return &jsonschema.Schema{Type: "string", AnyOf: []*jsonschema.Schema{{Format: "ipv4"}, {Format: "ipv6"}}}
-	}
-
-	var legacy []string
-
-	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
-		switch p.Key {
-		case "ip":
-			p.Value.AnyOf = address().AnyOf
-		case contract.OutputNodeIPMap:
-			p.Value.AdditionalProperties = address()
-		case contract.OutputNodeVMIDMap:
-			p.Value.AdditionalProperties.Minimum = json.Number("100")
-		case contract.OutputControlPlaneEndpoints, contract.OutputControlPlaneIPs, contract.OutputWorkerIPs,
-			contract.OutputGPUWorkerIPs:
-			p.Value.Items = address()
-		}
-
-		if strings.HasPrefix(p.Value.Description, "With outputs.legacy: ") {
-			legacy = append(legacy, p.Key)
-		}
-	}
-
-	for _, name := range legacy {
-		if s.DependentRequired == nil {
-			s.DependentRequired = map[string][]string{}
-		}
-
-		s.DependentRequired[name] = slices.DeleteFunc(slices.Clone(legacy), func(other string) bool { return other == name })
-	}
-}
 
 // TestOutputNames: what the program exports and what the schema knows are the same names.
 func TestOutputNames(t *testing.T) {

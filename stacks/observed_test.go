@@ -381,7 +381,7 @@ func TestEachKeyIsObserved(t *testing.T) {
 		return pools && name != key // the same key as of the pool: TestShape merges them
 	}
 
-	all := allKeys(t)
+	all := keysOfSchema(t)
 	keys := slices.Sorted(maps.Keys(all))
 
 	for _, key := range keys {

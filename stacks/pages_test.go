@@ -48,7 +48,7 @@ var (
 // TestPagesNameKeys: every key that a page names by its path is one that the schema has, in the text, in the commands that
 // set it, and in what is shown of stack files.
 func TestPagesNameKeys(t *testing.T) {
-	keys := allKeys(t)
+	keys := keysOfSchema(t)
 	seen := 0
 
 	// What is named in general, like pools.<name>, has keys below it.

@@ -39,8 +39,8 @@ func TestFilesFormNoCycles(t *testing.T) {
 		"components/rollout/talos/bootstrap", "components/rollout/talos/changes", "components/rollout/talos/cluster",
 		"components/rollout/talos/health", "components/rollout/talos/removal", "components/rollout/vmrestart",
 		"components/spec", "components/talosapi", "components/talosimage", "components/upgradepath",
-		"components/wait", "policy/rules", "stacks", "stacks/config", "stacks/contract", "stacks/ops",
-		"stacks/ops/generate", "stacks/ops/impactcmd", "stacks/ops/importcmd", "stacks/ops/state", "stacks/planview",
+		"components/wait", "policy/rules", "stacks", "stacks/config", "stacks/contract", "stacks/generate",
+		"stacks/ops", "stacks/ops/generate", "stacks/ops/impactcmd", "stacks/ops/importcmd", "stacks/ops/state", "stacks/planview",
 		"stacks/provider", "stacks/schema",
 	}
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles"}

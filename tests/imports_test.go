@@ -216,9 +216,15 @@ func TestImports(t *testing.T) {
 			"components/", "stacks/config", "stacks/contract", "stacks/export", "stacks/migrate", "stacks/nodesjson",
 			"stacks/ops/", "stacks/planview", "stacks/shellword",
 		}, []string{"github.com/muhlba91/", "github.com/pulumiverse/"}},
+		{"stacks/provider/about", nil, []string{"github.com/", "net/http", "k8s.io/"}},
 		{"stacks/provider", []string{
-			"components/hookutil", "components/spec", "stacks", "stacks/config", "stacks/contract", "stacks/schema",
+			"components/hookutil", "components/spec", "stacks", "stacks/config", "stacks/contract", "stacks/provider/about",
+			"stacks/schema",
 		}, nil},
+		{"stacks/generate", []string{
+			"components/spec", "policy/rules", "stacks/config", "stacks/contract", "stacks/migrate", "stacks/provider/about",
+			"stacks/schema",
+		}, []string{"net/http", "k8s.io/", "github.com/muhlba91/", "github.com/pulumiverse/"}},
 		{"stacks/examples", []string{"components/spec", "stacks", "stacks/contract"}, nil},
 		{"stacks", []string{
 			"components", "components/", "stacks/config", "stacks/contract", "stacks/files", "stacks/shellword",

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"talos-proxmox/components/spec"
+
 	"github.com/invopop/jsonschema"
 )
 
@@ -32,6 +34,9 @@ type Rule struct {
 	// Stack checks all resources by their outputs; nil for a rule about resources.
 	Stack func(s Stack) []Finding
 }
+
+// Mandatory says that an environment enforces the rule unless the policy configuration of the run says otherwise.
+func (r Rule) Mandatory(e spec.Environment) bool { return !r.Advice && e != spec.EnvironmentLab }
 
 // builder gives rules their settings and keeps what is wrong with those.
 type builder struct {

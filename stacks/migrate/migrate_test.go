@@ -241,25 +241,3 @@ func TestOtherTemplates(t *testing.T) {
 		Options{Cluster: "c", CIDR: "192.168.10.0/24"})
 	assert.ErrorContains(t, err, "the version of Talos does not follow")
 }
-
-// TestVariableTable keeps the table of the page at what is known.
-func TestVariableTable(t *testing.T) {
-	const (
-		page  = "../docs/migration.md"
-		begin = "<!-- variables: written by go test ./stacks/migrate -run TestVariableTable -update -->\n"
-		end   = "<!-- end of variables -->\n"
-	)
-
-	table := "| Variable | Becomes |\n|---|---|\n"
-
-	for _, v := range Variables() {
-		becomes := v.Becomes
-		if v.Secret {
-			becomes += ", by `pulumi config set --secret`"
-		}
-
-		table += "| `" + v.Name + "` | " + becomes + " |\n"
-	}
-
-	golden.CheckTable(t, page, begin, end, table)
-}

@@ -16,11 +16,9 @@ import (
 	"talos-proxmox/stacks"
 	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/contract"
+	"talos-proxmox/stacks/provider/about"
 	"talos-proxmox/stacks/schema"
 )
-
-// clusterType is the token of the component. It is part of every URN below it, so it never changes.
-const clusterType = packageName + ":index:Cluster"
 
 // cluster is the component as the engine sees it: the parent of all that stacks.Deploy makes.
 type cluster struct{ pulumi.ResourceState }
@@ -119,7 +117,7 @@ func newCluster(ctx *pulumi.Context, name string, in inputs, props pulumi.Map, o
 	settings.OfThisMachine()
 
 	c := &cluster{}
-	if err := ctx.RegisterComponentResourceV2(clusterType, name, props, c, options); err != nil {
+	if err := ctx.RegisterComponentResourceV2(about.ClusterType, name, props, c, options); err != nil {
 		return nil, err
 	}
 

@@ -7,7 +7,7 @@
 //
 // The schema is generated from the JSON Schemas of the configuration and of the outputs:
 //
-//	go test ./stacks/provider -update
+//	go generate
 package main
 
 import (
@@ -16,10 +16,12 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/provider"
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
+
+	"talos-proxmox/stacks/provider/about"
 )
 
 func main() {
-	err := provider.Main(packageName, func(host *provider.HostClient) (pulumirpc.ResourceProviderServer, error) {
+	err := provider.Main(about.Package, func(host *provider.HostClient) (pulumirpc.ResourceProviderServer, error) {
 		return newServer(host), nil
 	})
 	if err != nil {

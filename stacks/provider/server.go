@@ -14,6 +14,7 @@ import (
 
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/stacks"
+	"talos-proxmox/stacks/provider/about"
 )
 
 //go:embed schema.json
@@ -38,7 +39,7 @@ func newServer(host *provider.HostClient) *server {
 }
 
 func (s *server) GetPluginInfo(context.Context, *emptypb.Empty) (*pulumirpc.PluginInfo, error) {
-	return &pulumirpc.PluginInfo{Version: version}, nil
+	return &pulumirpc.PluginInfo{Version: about.Version}, nil
 }
 
 func (s *server) GetSchema(_ context.Context, req *pulumirpc.GetSchemaRequest) (*pulumirpc.GetSchemaResponse, error) {
@@ -77,7 +78,7 @@ func (s *server) Construct(ctx context.Context, req *pulumirpc.ConstructRequest)
 	response, err := provider.Construct(ctx, req, s.host.EngineConn(), func(ctx *pulumi.Context, typ, name string,
 		inputs provider.ConstructInputs, options pulumi.ResourceOption,
 	) (*provider.ConstructResult, error) {
-		if typ != clusterType {
+		if typ != about.ClusterType {
 			return nil, fmt.Errorf("this package has no component %s", typ)
 		}
 

@@ -89,3 +89,31 @@ func valueAt(value any, location []string) any {
 
 	return value
 }
+
+// Keys are the keys of a schema by their paths, with <name> for what the operator names.
+func Keys(root *jsonschema.Schema) map[string]*jsonschema.Schema {
+	found := map[string]*jsonschema.Schema{}
+
+	var walk func(path string, s *jsonschema.Schema)
+
+	walk = func(path string, s *jsonschema.Schema) {
+		s = Follow(s)
+
+		for name, child := range s.Properties {
+			found[Join(path, name)] = child
+			walk(Join(path, name), child)
+		}
+
+		if items := Follow(s.Items2020); items != nil && len(items.Properties) > 0 {
+			walk(path+"[]", items)
+		}
+
+		if more, ok := s.AdditionalProperties.(*jsonschema.Schema); ok {
+			walk(Join(path, "<name>"), more)
+		}
+	}
+
+	walk("", root)
+
+	return found
+}

@@ -13,18 +13,14 @@ import (
 	"talos-proxmox/components/spec"
 )
 
-// Contract is the JSON Schema of the contract, for programs in other languages. It is generated from contract.Contract,
-// and a test keeps it current:
-//
-//	go test ./stacks -run TestContractSchema -update
+// Contract is the JSON Schema of the contract, for programs in other languages. It is made of contract.Contract by
+// go generate.
 //
 //go:embed contract.schema.json
 var Contract []byte
 
-// Config is the JSON Schema of the configuration: which keys there are, of which type. It is generated from
-// config.Config, and a test keeps it current:
-//
-//	go test ./stacks -run TestSchema -update
+// Config is the JSON Schema of the configuration: which keys there are, of which type. It is made of
+// config.Config by go generate.
 //
 //go:embed config.schema.json
 var Config []byte

@@ -5,16 +5,12 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 var update = flag.Bool("update", false, "write the files that tests compare with")
-
-// Updating says that files are written, not compared.
-func Updating() bool { return *update }
 
 // Check holds the file at a path, relative to the package, to a text. With -update it writes the file.
 func Check(t *testing.T, path, text string) {
@@ -38,23 +34,4 @@ func Check(t *testing.T, path, text string) {
 	if diff := cmp.Diff(string(want), text); diff != "" {
 		t.Errorf("%s is not current; run the tests of this package with -update\n%s", path, diff)
 	}
-}
-
-// CheckTable holds the part of a page between two lines to a text; see Check.
-func CheckTable(t *testing.T, page, begin, end, table string) {
-	t.Helper()
-
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	before, rest, begins := strings.Cut(string(text), begin)
-	_, after, ends := strings.Cut(rest, end)
-
-	if !begins || !ends {
-		t.Fatalf("%s has no place for a table between %q and %q", page, begin, end)
-	}
-
-	Check(t, page, before+begin+table+end+after)
 }

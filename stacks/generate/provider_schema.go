@@ -1,45 +1,42 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
-	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/contract"
-	"talos-proxmox/stacks/schema"
-	"talos-proxmox/tests/golden"
+	"talos-proxmox/stacks/provider/about"
 )
 
 // object is a part of a schema.
 type object = map[string]any
 
-// TestSchema keeps schema.json current.
-func TestSchema(t *testing.T) {
-	outputs, err := os.ReadFile("../schema/outputs.schema.json")
-	require.NoError(t, err)
-
+// providerSchema makes the schema of the package for other languages from those of the configuration and the outputs.
+func providerSchema(configuration, outputs string) (any, error) {
 	c := converter{types: object{}, uses: map[string]string{}}
-	settings := c.properties(t, schema.Config, "Config", func(name string) string {
+	settings := c.properties(configuration, "Config", func(name string) string {
 		if name == "Cluster" { // the component has this name
 			return "ClusterSettings"
 		}
 
 		return name
 	})
-	result := c.properties(t, outputs, "StackOutputs", func(name string) string {
+	result := c.properties(outputs, "StackOutputs", func(name string) string {
 		if name == "Versions" { // the configuration has a type of this name
 			return "ContractVersions"
 		}
 
 		return name
 	})
+
+	if err := errors.Join(c.errs...); err != nil {
+		return nil, err
+	}
 
 	for _, key := range config.SecretKeys {
 		secret := settings["properties"].(object)[key].(object)
@@ -61,45 +58,40 @@ func TestSchema(t *testing.T) {
 		state[key].(object)["secret"] = true
 	}
 
-	var b bytes.Buffer
-
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	require.NoError(t, e.Encode(object{
-		"name": packageName, "version": version, "displayName": "Talos on Proxmox VE",
+	return object{
+		"name": about.Package, "version": about.Version, "displayName": "Talos on Proxmox VE",
 		"description": "Talos Linux Kubernetes clusters on Proxmox VE",
 		"language": object{"nodejs": object{"respectSchemaVersion": true}, "python": object{
 			"respectSchemaVersion": true, "pyproject": object{"enabled": true},
 		}},
 		"types": c.types,
-		"resources": object{clusterType: object{
+		"resources": object{about.ClusterType: object{
 			"isComponent": true,
 			"description": "A Kubernetes cluster of Talos Linux or K3s nodes on Proxmox VE. Its inputs are the keys of a " +
 				"stack's configuration; absent ones have the defaults that their descriptions name.",
 			"inputProperties": settings["properties"], "requiredInputs": settings["required"],
 			"properties": state, "required": result["required"],
 		}},
-	}))
-	golden.Check(t, "schema.json", b.String())
+	}, nil
 }
 
 // converter turns JSON Schemas into types of a Pulumi package.
 type converter struct {
 	types object
+	errs  []error
 	// uses are descriptions of values by their types: what a type is, is said where it is used first.
 	uses map[string]string
 }
 
 // properties adds the definitions of a schema to the types, under other names, and returns the root's properties.
-func (c converter) properties(t *testing.T, text []byte, root string, rename func(string) string) object {
-	t.Helper()
-
+func (c *converter) properties(text, root string, rename func(string) string) object {
 	var document struct {
 		Defs map[string]object `json:"$defs"`
 	}
 
-	require.NoError(t, json.Unmarshal(text, &document))
+	if err := json.Unmarshal([]byte(text), &document); err != nil {
+		c.errs = append(c.errs, err)
+	}
 
 	var found object
 
@@ -109,7 +101,7 @@ func (c converter) properties(t *testing.T, text []byte, root string, rename fun
 
 		values := def["properties"].(object)
 		for _, key := range slices.Sorted(maps.Keys(values)) {
-			properties[key] = c.property(t, values[key].(object), rename(name)+strings.ToUpper(key[:1])+key[1:], rename)
+			properties[key] = c.property(values[key].(object), rename(name)+strings.ToUpper(key[:1])+key[1:], rename)
 		}
 
 		required, ok := def["required"]
@@ -128,30 +120,26 @@ func (c converter) properties(t *testing.T, text []byte, root string, rename fun
 }
 
 // within converts what a list or a map has, whose type is described where these are.
-func (c converter) within(t *testing.T, all, one object, name string, rename func(string) string) object {
-	t.Helper()
-
+func (c *converter) within(all, one object, name string, rename func(string) string) object {
 	described := maps.Clone(one)
 	described["description"] = all["description"]
-	converted := c.property(t, described, name, rename)
+	converted := c.property(described, name, rename)
 	delete(converted, "description")
 
 	return converted
 }
 
-func typeToken(name string) string { return packageName + ":index:" + name }
+func typeToken(name string) string { return about.Package + ":index:" + name }
 
 // property converts the schema of one value. An enumeration becomes a type with a name. Defaults are left to the
 // program, which knows what they follow from, so they are told, and not set by the SDKs.
-func (c converter) property(t *testing.T, s object, name string, rename func(string) string) object {
-	t.Helper()
-
+func (c *converter) property(s object, name string, rename func(string) string) object {
 	p := object{}
 
 	if description, ok := s["description"].(string); ok {
 		if value, ok := s["default"]; ok {
 			text, err := json.Marshal(value)
-			require.NoError(t, err)
+			c.errs = append(c.errs, err)
 
 			description += " Default: " + string(text) + "."
 		}
@@ -172,7 +160,7 @@ func (c converter) property(t *testing.T, s object, name string, rename func(str
 	case s["oneOf"] != nil:
 		var choices []any
 		for _, choice := range s["oneOf"].([]any) {
-			choices = append(choices, c.property(t, choice.(object), name, rename))
+			choices = append(choices, c.property(choice.(object), name, rename))
 		}
 
 		p["oneOf"] = choices
@@ -185,15 +173,16 @@ func (c converter) property(t *testing.T, s object, name string, rename func(str
 		c.types[typeToken(name)] = object{"type": "string", "enum": values}
 		use(typeToken(name))
 	case s["type"] == "array":
-		p["type"], p["items"] = "array", c.within(t, s, s["items"].(object), name, rename)
+		p["type"], p["items"] = "array", c.within(s, s["items"].(object), name, rename)
 	case s["type"] == "object":
 		p["type"], p["additionalProperties"] = "object", object{"$ref": "pulumi.json#/Any"}
 		if values, ok := s["additionalProperties"].(object); ok {
-			p["additionalProperties"] = c.within(t, s, values, name, rename)
+			p["additionalProperties"] = c.within(s, values, name, rename)
 		}
-	default:
-		require.Contains(t, []any{"string", "boolean", "integer", "number"}, s["type"], name)
+	case slices.Contains([]any{"string", "boolean", "integer", "number"}, s["type"]):
 		p["type"] = s["type"]
+	default:
+		c.errs = append(c.errs, fmt.Errorf("%s has type %v, which packages of Pulumi do not have", name, s["type"]))
 	}
 
 	return p

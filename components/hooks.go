@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/impact"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight"
+	"talos-proxmox/components/preflight/permissions"
 	"talos-proxmox/components/proxmoxvm"
 	"talos-proxmox/components/proxmoxvm/harules"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
@@ -19,6 +20,7 @@ import (
 	"talos-proxmox/components/proxmoxvm/vmupdate"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/vmrestart"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/tokens"
 )
 
@@ -126,11 +128,24 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	checkComplete := func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		return proxmoxvm.CheckComplete(c, r.Plan, r.Proxmox, args)
 	}
+	applyOnline := func(c context.Context, args *pulumi.ResourceHookArgs) error {
+		online, err := updates.Changes(c, args)
+		if err := errors.Join(err, r.CheckPermissions(args, online)); err != nil {
+			return err
+		}
+
+		return updates.ApplyOnline(c, args)
+	}
 	updated := func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		return errors.Join(r.After(c, args), updates.KeepCPUUnits(c, args))
 	}
+	available := nodesBy(r.Plan, name, tokens.HASuffix)
 	checkCompanion := func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		err := r.Identities.CheckCompanion(c, args)
+		if n, there := available[args.Name]; err == nil && there && h.report.Exists(n) {
+			err = h.report.CheckPermissions(n, []string{permissions.HighAvailability})
+		}
+
 		// Rules of a node alone have what comments the program wants.
 		if err != nil || args.Type != tokens.FirewallRules || r.Destroying || h.alone {
 			return err
@@ -153,7 +168,7 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	register(&h.checkUserDataFree, "deletions-ended", images.CheckUserDataFree)
 	register(&h.checkVMIDFree, "vmid-free", checkVMIDFree)
 	register(&h.checkComplete, "vm-resumed", checkComplete)
-	register(&h.applyOnline, "vm-grown", updates.ApplyOnline, previews)
+	register(&h.applyOnline, "vm-grown", applyOnline, previews)
 	register(&h.drain, "vm-vacated", r.Before, previews)
 	register(&h.rejoin, "vm-back", updated)
 	register(&h.announced, "vm-announced", r.Identities.Announce, previews)
@@ -264,7 +279,7 @@ func scopeOf(ctx *pulumi.Context, name string, a hookArgs) rollout.Scope {
 
 // readState has the state read, which says which VMs are ours before they are deleted. A teardown without a destroy
 // deletes none.
-func readState(s rollout.Scope, report *preflight.Report, cluster pulumi.Resource) error {
+func readState(s rollout.Scope, report *preflight.Report, name string, cluster pulumi.Resource) error {
 	if !s.DryRun && (!s.Plan.Teardown || s.Destroying) {
 		s.Identities.ReadStateAfter(cluster)
 	}
@@ -278,7 +293,33 @@ func readState(s rollout.Scope, report *preflight.Report, cluster pulumi.Resourc
 		return err
 	}
 
+	if err := checkReplacements(s, report, name); err != nil {
+		return err
+	}
+
 	return s.Identities.WarnUnrecorded()
+}
+
+// checkReplacements checks that the nodes that are replaced now can have another VM, before one of them leaves.
+func checkReplacements(s rollout.Scope, report *preflight.Report, cluster string) error {
+	var all spec.Problems
+
+	for _, n := range s.Plan.Nodes() {
+		if !s.Plan.Replaces(n.Name) {
+			continue
+		}
+
+		// Without an answer the node is refused where it is registered.
+		if replaced, err := s.Identities.Replaced(plan.ResourceName(cluster, n) + tokens.VMSuffix); replaced || err != nil {
+			continue
+		}
+
+		if problems, is := errors.AsType[spec.Problems](report.CheckReplacement(n)); is {
+			all = append(all, problems...)
+		}
+	}
+
+	return all.Unique().Err()
 }
 
 // externalRollout restarts the VMs of nodes that the program does not bootstrap: only the VM is waited for, and its

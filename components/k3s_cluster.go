@@ -118,7 +118,7 @@ func NewK3sCluster(ctx *pulumi.Context, name string, args *K3sClusterArgs, opts 
 		return nil, err
 	}
 
-	if err := readState(b.hooks.scope, b.report, c); err != nil {
+	if err := readState(b.hooks.scope, b.report, name, c); err != nil {
 		return nil, err
 	}
 

@@ -117,7 +117,7 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args *TalosClusterArgs,
 		return nil, err
 	}
 
-	if err := readState(b.hooks.scope, b.report, c); err != nil {
+	if err := readState(b.hooks.scope, b.report, name, c); err != nil {
 		return nil, err
 	}
 

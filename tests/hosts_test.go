@@ -396,6 +396,31 @@ func TestPrivilegeOfAChange(t *testing.T) {
 	assert.Equal(t, before, w.Snapshot(), "nothing is drained, nothing is written")
 	unset(t, r.Stack, "pools.worker.memoryMiB")
 
+	// So are those of what the program does itself, and of a VM that is to be made again.
+	for _, c := range []struct{ key, value, without, needs string }{
+		{"pools.worker.cpuUnits", "512", "VM.Config.CPU", "which the change of home-worker-1 needs (cpu, "},
+		{"pools.worker.diskGiB", "60", "Datastore.AllocateSpace", "which the change of home-worker-1 needs (disks, "},
+		{
+			"lifecycle.replace[0]", "home-worker-1", "Datastore.AllocateSpace",
+			"and node home-worker-1 is to be replaced",
+		},
+	} {
+		without(c.without)
+
+		before = w.Snapshot()
+		set(t, r.Stack, c.key, c.value)
+
+		for _, said := range []string{failPreview(t, r.Stack), failUp(t, r.Stack)} {
+			assert.Contains(t, said, "the credentials lack "+c.without)
+			assert.Contains(t, said, c.needs)
+		}
+
+		assert.Equal(t, before, w.Snapshot(), c.key)
+		unset(t, r.Stack, strings.TrimSuffix(c.key, "[0]"))
+	}
+
+	without("VM.Config.Memory")
+
 	// Another change does not need it.
 	set(t, r.Stack, "pools.worker.tags[0]", "racked")
 	up(t, r.Stack)

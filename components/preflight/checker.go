@@ -23,8 +23,10 @@ type checker struct {
 }
 
 func newChecker(p *plan.Plan, proxmox checks.Proxmox, network Network) *checker {
-	shared := checks.New(p, proxmox)
+	return checkerOf(checks.New(p, proxmox), network)
+}
 
+func checkerOf(shared *checks.Checker, network Network) *checker {
 	return &checker{
 		Checker: shared, network: network, offered: map[netip.Addr]bool{},
 		permissions: permissions.Checker{Checker: shared}, hosts: hosts.Checker{Checker: shared}, vms: vms.New(shared),

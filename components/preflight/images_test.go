@@ -35,4 +35,15 @@ func TestImages(t *testing.T) {
 	_, err = check(t, plantest.ISO(t), gone)
 	require.NoError(t, err)
 	assert.Zero(t, gone.Asked)
+
+	// But not while one of them is to be made again.
+	p := plantest.ISO(t)
+	again := p.Nodes()[0]
+	p.Replace = []string{again.Name}
+	report, err := check(t, p, gone)
+	require.NoError(t, err, "the state may say that it was made again already")
+	require.EqualError(t, report.CheckReplacement(again), `the configuration has 1 problem:
+  - image.iso.volume: is not on host a, and node `+again.Name+` is to be replaced (given: local:iso/talos-1.12.4.iso); `+
+		`upload it there, or name one that is; case matters; or remove the node from lifecycle.replace`)
+	require.NoError(t, report.CheckReplacement(p.Nodes()[1]))
 }

@@ -82,7 +82,7 @@ func (c *checker) run(ctx context.Context) error {
 		c.checkUserData, c.hosts.CheckSSHUser, c.hosts.CheckHostKeys, c.hosts.CheckFirewall, c.vms.CheckResourcePools,
 		c.vms.CheckHA, c.vms.CheckISODrives, c.vms.CheckTags, c.vms.CheckRoles, c.vms.CheckRemovals,
 		c.checkAddressConflicts, c.checkEndpointName, c.checkOwnAccess, c.vms.CheckReportedAddresses,
-		c.vms.CheckLeftDisks,
+		c.vms.CheckLeftDisks, c.checkReplacements,
 	} {
 		switch err := check(ctx); {
 		case errors.Is(err, proxmoxapi.ErrRefused):

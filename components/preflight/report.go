@@ -108,6 +108,21 @@ func (r *Report) Incomplete(n plan.Node) bool {
 	return r != nil && slices.Contains(r.facts.Incomplete, n.Name)
 }
 
+// CheckReplacement checks that a node in lifecycle.replace can have another VM. The error is a spec.Problems.
+func (r *Report) CheckReplacement(n plan.Node) error {
+	if r == nil {
+		return nil
+	}
+
+	found := slices.Clone(r.facts.Replacements[n.Name])
+	for i := range found {
+		found[i].Rule += ", and node " + n.Name + " is to be replaced"
+		found[i].Remedy += "; or remove the node from lifecycle.replace"
+	}
+
+	return found.Err()
+}
+
 // VMState is what is known of the VM of a node.
 func (r *Report) VMState(n plan.Node) proxmoxvm.State {
 	if r == nil {

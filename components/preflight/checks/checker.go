@@ -60,6 +60,9 @@ type Facts struct {
 	States map[string]proxmoxvm.State
 	// UserData are the files of user data that hosts had, by host; of a host that is left out, it is not known.
 	UserData map[string]map[string]int64
+	// Replacements are the problems that new VMs of nodes in lifecycle.replace would have, by node name. Whether a name
+	// there had its effect already, the state says alone.
+	Replacements map[string]spec.Problems
 	// HAMarks are those in the comments of HA resources, by node name.
 	HAMarks map[string]int
 }
@@ -72,7 +75,7 @@ func New(p *plan.Plan, proxmox Proxmox) *Checker {
 		Facts: Facts{
 			Templates: map[string]int{}, Devices: map[string]proxmoxapi.PCIDevice{}, Absent: map[int]bool{},
 			Identified: map[int]vmidentity.Found{}, States: map[string]proxmoxvm.State{}, HAMarks: map[string]int{},
-			UserData: map[string]map[string]int64{},
+			UserData: map[string]map[string]int64{}, Replacements: map[string]spec.Problems{},
 		},
 	}
 }
@@ -80,6 +83,16 @@ func New(p *plan.Plan, proxmox Proxmox) *Checker {
 // Recreates says that this update makes the VM of a node again.
 func (c *Checker) Recreates(n plan.Node) bool {
 	return c.Plan.Replaces(n.Name) || slices.Contains(c.Incomplete, n.Name)
+}
+
+// AsNew returns a Checker that shares what was read, to which one node alone is yet to be made.
+func (c *Checker) AsNew(n plan.Node) *Checker {
+	other := New(c.Plan, c.Proxmox)
+	other.Major, other.VMs, other.Unreachable = c.Major, c.VMs, c.Unreachable
+	other.stores, other.bridges = c.stores, c.bridges
+	other.Absent[n.VMID] = true
+
+	return other
 }
 
 // MaxReaders bounds how many VMs are asked at once for what takes them long.

@@ -52,21 +52,12 @@ func (c *Checker) Check(ctx context.Context) error {
 		}
 	}
 
-	for _, there := range []bool{false, true} {
-		for _, m := range c.missingPrivileges(held, there) {
-			problem := m.problem(c.Major)
+	c.checkNew(held)
 
-			switch {
-			case there:
-				problem.Rule += ", which existing nodes may need"
-				c.Warnings = append(c.Warnings, problem)
-			case m.Optional:
-				c.Warnings = append(c.Warnings, problem)
-			default:
-				c.Denied = true
-				c.Problems = append(c.Problems, problem)
-			}
-		}
+	for _, m := range c.missingPrivileges(held, true) {
+		problem := m.problem(c.Major)
+		problem.Rule += ", which existing nodes may need"
+		c.Warnings = append(c.Warnings, problem)
 	}
 
 	for _, v := range c.UnplannedVMs() {
@@ -80,6 +71,29 @@ func (c *Checker) Check(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// CheckNew checks that the credentials may do all that new nodes need.
+func (c *Checker) CheckNew(ctx context.Context) error {
+	held, err := c.Proxmox.Permissions(ctx)
+	if err == nil {
+		c.checkNew(held)
+	}
+
+	return err
+}
+
+func (c *Checker) checkNew(held proxmoxapi.Permissions) {
+	for _, m := range c.missingPrivileges(held, false) {
+		if m.Optional {
+			c.Warnings = append(c.Warnings, m.problem(c.Major))
+
+			continue
+		}
+
+		c.Denied = true
+		c.Problems = append(c.Problems, m.problem(c.Major))
+	}
 }
 
 // onlyAudits says that credentials may look, and do nothing.

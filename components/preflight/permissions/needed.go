@@ -74,6 +74,9 @@ func Role(p *plan.Plan, major int) []string {
 // anyChange stands for whatever of a VM changes: the provider states the VM's name each time.
 const anyChange = "*"
 
+// HighAvailability stands for a change of the HA resource of a VM.
+const HighAvailability = "ha"
+
 // neededToChange are privileges on a VM that exists, by what of it changes.
 var neededToChange = map[string][]string{
 	"VM.Config.CDROM": {"cdrom"}, "VM.Config.Cloudinit": {"initialization"}, "VM.Config.CPU": {"cpu"},
@@ -83,6 +86,7 @@ var neededToChange = map[string][]string{
 	"VM.Config.Options": {anyChange}, "VM.Migrate": {"nodeName"}, "Datastore.AllocateSpace": {"disks"},
 	"SDN.Use": {"networkDevices"}, "Mapping.Use": {"hostpcis"},
 	"Pool.Allocate": {"poolId"}, "VM.PowerMgmt": {"started"},
+	"Sys.Console": {HighAvailability},
 }
 
 // Needed are the privileges that Proxmox VE asks for when a node is made, changed and removed;

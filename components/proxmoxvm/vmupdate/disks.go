@@ -143,11 +143,11 @@ func (u Hooks) GrowDisks(ctx context.Context, n plan.Node) error {
 	}
 
 	for _, d := range n.Disks {
-		has := settings.Disk(d.Interface)
-		if has == 0 || has >= d.SizeGiB {
+		if !grows(settings, d) {
 			continue
 		}
 
+		has := settings.Disk(d.Interface)
 		message := fmt.Sprintf("%s: disk %s grows from %d to %d GiB; the VM runs on", n.Name, d.Interface, has, d.SizeGiB)
 		if u.Program.DryRun() {
 			if err := u.Program.Log.Info(message, nil); err != nil {

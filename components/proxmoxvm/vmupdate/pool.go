@@ -3,30 +3,18 @@ package vmupdate
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
-	"talos-proxmox/components/proxmoxapi"
 )
 
 // RestorePool puts a VM back into its resource pool. The provider moves a VM where the configuration names another
 // pool, and never reads which one the VM is in.
 func (u Hooks) RestorePool(ctx context.Context, n plan.Node, args *pulumi.ResourceHookArgs) error {
-	if n.ResourcePool == "" || hookutil.String(args.OldInputs, "poolId") != n.ResourcePool {
-		return nil
-	}
-
-	vms, err := u.Proxmox.VMs(ctx)
-	if err != nil {
+	lost, err := u.lostPool(ctx, n, args)
+	if err != nil || lost == nil {
 		return err
-	}
-
-	at := slices.IndexFunc(vms, func(v proxmoxapi.VM) bool { return v.ID == n.VMID })
-	if at < 0 || vms[at].Pool == n.ResourcePool {
-		return nil
 	}
 
 	message := fmt.Sprintf("%s: VM %d goes back into resource pool %s", n.Name, n.VMID, n.ResourcePool)
@@ -40,7 +28,7 @@ func (u Hooks) RestorePool(ctx context.Context, n plan.Node, args *pulumi.Resour
 
 	u.Progress(message)
 
-	if err := u.Proxmox.MoveToPool(ctx, vms[at], n.ResourcePool); err != nil {
+	if err := u.Proxmox.MoveToPool(ctx, *lost, n.ResourcePool); err != nil {
 		return fmt.Errorf("VM %d of %s is not in resource pool %s: %w", n.VMID, n.Name, n.ResourcePool, err)
 	}
 

@@ -26,6 +26,15 @@ func (unmanaged) Evaluate(context.Context) (rollout.Work, error) {
 	return rollout.Work{NotInCluster: true}, nil
 }
 
+// CheckPermissions checks that the credentials may do all of an update of a VM, before any of it is done: what the
+// provider changes, and what hooks do themselves, by properties of the VM.
+func (r *Hooks) CheckPermissions(args *pulumi.ResourceHookArgs, online []string) error {
+	n := r.Nodes[args.Name]
+	changes := proxmoxvm.AppliedChanges(n, changesOf(args.OldInputs, args.NewInputs))
+
+	return r.Permissions.CheckPermissions(n, properties(append(changes, online...), len(proxmoxvm.Restarts(changes)) > 0))
+}
+
 // Before runs before a VM is changed. Its error leaves the VM as it is.
 func (r *Hooks) Before(ctx context.Context, args *pulumi.ResourceHookArgs) error {
 	n, there := r.Nodes[args.Name]

@@ -253,6 +253,12 @@ func TestRefusedChange(t *testing.T) {
 	assert.Contains(t, vmConfig(t, r, restartedWorker)["tags"], "fast")
 	requireNoChange(t, r.Stack)
 
+	said = refuse("serial", "true")
+	assert.Contains(t, said, `is not as the state says: serial0 is "" instead of "socket", because an earlier update failed`)
+	upRefresh(t, r.Stack)
+	assert.Equal(t, "socket", vmConfig(t, r, restartedWorker)["serial0"])
+	requireNoChange(t, r.Stack)
+
 	said = refuse("extraDisks[0].sizeGiB", "8")
 	assert.Contains(t, said, "does not have disk scsi1, which the state has, because an earlier update failed")
 	command := regexp.MustCompile(`Create it there with 'qm set (\d+) --(\w+) (\S+)', then run`).FindStringSubmatch(said)

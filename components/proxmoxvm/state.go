@@ -135,9 +135,9 @@ func checkChanged(v proxmoxapi.VM, config proxmoxapi.VMConfig, before, after map
 
 var (
 	// alwaysGiven are settings that the program gives each VM that has them, so that one which is new was added.
-	alwaysGiven = regexp.MustCompile(`^(net|hostpci)\d+ |^startup `)
+	alwaysGiven = regexp.MustCompile(`^(net|hostpci)\d+ |^serial\d+$|^startup `)
 	// removable are those of devices, which the provider removes.
-	removable = regexp.MustCompile(`^(net|hostpci)\d+ `)
+	removable = regexp.MustCompile(`^(net|hostpci)\d+ |^serial\d+$`)
 )
 
 // firstPart is the name of the first part of a setting, which may be left out (qm.conf).
@@ -146,6 +146,7 @@ var firstPart = map[string]string{"memory": "current", "cpu": "cputype", "agent"
 // defaults are what Proxmox VE does without a setting, or a part of one.
 var defaults = map[string]string{
 	"onboot": "0", "protection": "0", "numa": "0", "balloon": "0", "agent": "0",
+	"pcie": "0", "rombar": "1",
 	"aio": "io_uring", "cache": "none", "discard": "ignore", "iothread": "0", "ssd": "0", "backup": "1", "replicate": "1",
 }
 
@@ -212,6 +213,8 @@ func settings(values resource.PropertyMap) map[string]string {
 	add("cpu", object("cpu")["type"])
 	add("numa", object("cpu")["numa"])
 	add("agent", object("agent")["enabled"])
+	add("scsihw", values["scsiHardware"])
+	add("boot order", resource.NewProperty(strings.Join(hookutil.Strings(values, "bootOrders"), ";")))
 	add("startup order", object("startup")["order"])
 	add("startup up", object("startup")["upDelay"])
 	add("startup down", object("startup")["downDelay"])
@@ -228,7 +231,14 @@ func settings(values resource.PropertyMap) map[string]string {
 	}
 
 	for i, device := range hookutil.Objects(values, "hostpcis") {
-		add(fmt.Sprintf("hostpci%d mapping", i), device["mapping"])
+		pci := fmt.Sprintf("hostpci%d ", i)
+		add(pci+"mapping", device["mapping"])
+		add(pci+"pcie", device["pcie"])
+		add(pci+"rombar", device["rombar"])
+	}
+
+	for i, device := range hookutil.Objects(values, "serialDevices") {
+		add(fmt.Sprintf("serial%d", i), device["device"])
 	}
 
 	for _, disk := range Disks(values) {

@@ -176,6 +176,33 @@ func TestCheckAppliedParts(t *testing.T) {
 			nil,
 			`hostpci0 mapping is "" instead of "a"`,
 		},
+		"a GPU without its ROM": {
+			map[string]any{"hostpcis": []any{map[string]any{"mapping": "a", "rombar": true}}},
+			map[string]any{"hostpcis": []any{map[string]any{"mapping": "a", "rombar": false}}},
+			map[string]string{"hostpci0": "mapping=a,rombar=0"},
+			map[string]string{"hostpci0": "mapping=a"},
+			`hostpci0 rombar is "1" instead of "0"`,
+		},
+		"a serial console": {
+			map[string]any{}, map[string]any{"serialDevices": []any{map[string]any{"device": "socket"}}},
+			map[string]string{"serial0": "socket"}, nil,
+			`serial0 is "" instead of "socket"`,
+		},
+		"no serial console any more": {
+			map[string]any{"serialDevices": []any{map[string]any{"device": "socket"}}}, map[string]any{},
+			map[string]string{}, map[string]string{"serial0": "socket"},
+			`serial0 is "socket" instead of ""`,
+		},
+		"a SCSI controller": {
+			map[string]any{"scsiHardware": "virtio-scsi-pci"}, map[string]any{"scsiHardware": "virtio-scsi-single"},
+			map[string]string{"scsihw": "virtio-scsi-single"}, map[string]string{"scsihw": "virtio-scsi-pci"},
+			`scsihw is "virtio-scsi-pci" instead of "virtio-scsi-single"`,
+		},
+		"a boot order": {
+			map[string]any{"bootOrders": []any{"scsi0", "ide3"}}, map[string]any{"bootOrders": []any{"scsi0"}},
+			map[string]string{"boot": "order=scsi0"}, map[string]string{"boot": "order=scsi0;ide3"},
+			`boot order is "scsi0;ide3" instead of "scsi0"`,
+		},
 		"another GPU": {
 			gpu("b"), gpu("a"),
 			map[string]string{"hostpci0": "mapping=a"},

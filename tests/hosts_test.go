@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -140,6 +142,12 @@ func TestHostDown(t *testing.T) {
 		elsewhere("racked", said)
 
 		before := w.Snapshot()
+
+		guard, _ := guarded(t, r)
+		assert.EqualError(t, guard.Run(t.Context(), []string{"refresh", "--yes"}, func(context.Context, ...string) error {
+			return errors.New("it was run")
+		}), "pulumi refresh was not run, because a refresh would forget resources that do not answer: host pve2 does not "+
+			"answer, and has home-control-2, home-edge-1: start it, or run the command without a refresh")
 
 		set(t, r.Stack, "pools.edge.cores", "3")
 

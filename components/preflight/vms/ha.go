@@ -195,8 +195,15 @@ func (c *Checker) checkHAGroups(ctx context.Context) error {
 
 		if groups == nil {
 			found, err := c.Proxmox.HAGroups(ctx)
-			if err != nil {
+
+			switch {
+			case checks.EndChecks(err):
 				return err
+			case err != nil:
+				c.Warnings.Add("pools."+n.Pool+".haGroup", fmt.Sprintf("could not determine whether this Proxmox VE has "+
+					"the group: %v", err), n.HAGroup, "")
+
+				return nil
 			}
 
 			groups = append([]string{}, found...)

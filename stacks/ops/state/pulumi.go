@@ -253,9 +253,14 @@ func (p *Pulumi) Answers(ctx context.Context) error {
 		return err
 	}
 
-	_, err = proxmox.VMs(ctx)
+	vms, err := proxmox.VMs(ctx)
+	if err != nil {
+		return err
+	}
 
-	return err
+	return checkHosts(ctx, proxmox, slices.DeleteFunc(vms, func(v proxmoxapi.VM) bool {
+		return !slices.Contains(v.Tags, config.Cluster.Name)
+	}))
 }
 
 // Preview implements Stack.

@@ -26,7 +26,7 @@ func (c *checker) checkReplacements(ctx context.Context) error {
 		case slices.Contains(c.Incomplete, n.Name):
 			c.Problems = append(c.Problems, found...)
 		default:
-			c.Replacements[n.Name] = found
+			c.Replacements[n.Name] = append(c.Replacements[n.Name], found...)
 		}
 	}
 

@@ -83,6 +83,8 @@ func (c *Checker) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule,
 		}) {
 			differ = append(differ, name)
 		}
+
+		c.keepLast(pool, group, key+"Group")
 	}
 
 	for _, wanted := range harules.WantedRules(n, harules.MembersOf(n, c.Plan, comments)) {
@@ -100,6 +102,19 @@ func (c *Checker) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule,
 	}
 
 	c.markHA(pool, comments, differ)
+}
+
+// keepLast has a node in lifecycle.replace refused whose VM is the last of a rule that was a group: Proxmox VE deletes a
+// rule with its last VM, and the program cannot make it again.
+func (c *Checker) keepLast(pool plan.PlannedPool, rule proxmoxapi.HARule, key string) {
+	for _, n := range pool.Nodes {
+		if c.Plan.Replaces(n.Name) && slices.Equal(rule.Resources, []string{harules.SID(n)}) {
+			problems := c.Replacements[n.Name]
+			problems.Add(key, "the rule "+rule.Name+" has no other VM, and Proxmox VE deletes it with this one", n.HAGroup,
+				"set ha.hosts instead")
+			c.Replacements[n.Name] = problems
+		}
+	}
 }
 
 // withoutLeaving is a rule without the VMs that the plan no longer has: Proxmox VE takes them out of it. One that is to

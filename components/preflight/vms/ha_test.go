@@ -162,6 +162,38 @@ func TestHARulesHeal(t *testing.T) {
 	}
 }
 
+// TestLastOfGroup: a rule that was a group would be deleted with its last VM, and nothing makes it again.
+func TestLastOfGroup(t *testing.T) {
+	n := plan.Node{Name: "c-w-1", Cluster: "c", Pool: "w", VMID: 401, HAGroup: "racks"}
+	p := &plan.Plan{
+		Cluster: "c", Distribution: spec.DistributionTalos, Replace: []string{n.Name},
+		Pools: []plan.PlannedPool{{Name: "w", Nodes: []plan.Node{n}}},
+	}
+
+	for _, c := range []struct {
+		resources []string
+		want      string
+	}{
+		{[]string{"vm:401", "vm:9"}, ""},
+		{[]string{"vm:401"}, "pools.w.haGroup: the rule ha-group-racks has no other VM, and Proxmox VE deletes it with this " +
+			"one (given: racks); set ha.hosts instead"},
+	} {
+		s := New(checks.New(p, ruledVMs{
+			rules:    []proxmoxapi.HARule{{Name: "ha-group-racks", Kind: proxmoxapi.HANodes, Resources: c.resources}},
+			comments: map[string]string{"vm:401": harules.Comment(n, 0)},
+		}))
+		s.Major = 9
+		require.NoError(t, s.CheckHA(t.Context()))
+
+		var found string
+		for _, problem := range s.Replacements[n.Name] {
+			found += problem.String()
+		}
+
+		assert.Equal(t, c.want, found)
+	}
+}
+
 // TestHAWithLocalDisks: high availability of VMs with local disks is warned of, once for a pool and datastore.
 func TestHAWithLocalDisks(t *testing.T) {
 	const (

@@ -105,15 +105,6 @@ func (u Hooks) CheckDisksNotSmaller(ctx context.Context, n plan.Node, args *pulu
 	return problems.Err()
 }
 
-// inUpdates is an error of Proxmox VE in updates. A preview has said that it cannot be reached.
-func (u Hooks) inUpdates(err error) error {
-	if u.Program.DryRun() {
-		return nil
-	}
-
-	return err
-}
-
 // diskSize is the size of a disk in GiB, as the inputs or outputs of a VM have it; 0 when they do not.
 func diskSize(values resource.PropertyMap, at string) int {
 	for _, disk := range proxmoxvm.Disks(values) {

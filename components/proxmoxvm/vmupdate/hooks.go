@@ -25,3 +25,12 @@ type Hooks struct {
 	// Weights are the CPU weights that VMs had before their update, by VMID, where the plan states none.
 	Weights *sync.Map
 }
+
+// inUpdates is an error of Proxmox VE in updates. A preview has said that it cannot be reached.
+func (u Hooks) inUpdates(err error) error {
+	if u.Program.DryRun() {
+		return nil
+	}
+
+	return err
+}

@@ -304,6 +304,50 @@ func TestK3sGPU(t *testing.T) {
 	requireNoChange(t, r.Stack)
 }
 
+// TestK3sToNewest takes a cluster of K3s with three servers from 1.34 to the newest Kubernetes, one minor version at a
+// time, on the released etcd and API server: a server at a time, then the agents, killed half-way once.
+func TestK3sToNewest(t *testing.T) {
+	t.Parallel()
+
+	r, command := rehearseKillable(t, stackFile(t, strings.Replace(homeServers, "v1.33.6+k3s1", "v1.34.2+k3s1", 1)),
+		onRealKubernetes)
+	api := kubernetesClient(t, upResult(t, r.Stack).Outputs)
+	require.NoError(t, r.WaitReady(t.Context(), wait))
+
+	nodes := []string{"home-agent-1", "home-server-1", "home-server-2", "home-server-3"}
+
+	for _, version := range []string{"v1.35.0+k3s1", "v1.36.1+k3s1", "v1.37.0+k3s1"} {
+		set(t, r.Stack, "cluster.versions.k3s", version)
+
+		if version == "v1.36.1+k3s1" {
+			r.Lab.Journal().Plant(journal.Fault{
+				Face: journal.Proxmox, Call: regexp.MustCompile(`/agent/file-write$`), Kind: journal.Interfere,
+				Before: func(journal.Entry) { command.Kill() },
+			})
+
+			_, err := r.Stack.Up(t.Context(), optup.ProgressStreams(newOutput(t)))
+			require.Error(t, err)
+			require.True(t, command.Killed(), "it failed before it was killed: %v", err)
+			require.NoError(t, r.WaitReady(t.Context(), wait))
+			assert.Contains(t, versionsOf(t, api), "home-agent-1 v1.35.0+k3s1", "servers go first")
+			unlock(t, r)
+		}
+
+		up(t, r.Stack)
+		require.NoError(t, r.WaitReady(t.Context(), wait))
+
+		var want []string
+		for _, name := range nodes {
+			want = append(want, name+" "+version)
+		}
+
+		assert.Equal(t, want, versionsOf(t, api))
+		assert.Equal(t, nodes, readyNodes(t, api))
+		requireNoChange(t, r.Stack)
+	}
+}
+
+
 // TestK3sHA brings three servers up on two hosts from a cloud image that the hosts download, with addresses that only
 // the guest agents know, and a token of the operator's. Proxmox VE is 8.4, where SSH works for users other than root.
 func TestK3sHA(t *testing.T) {

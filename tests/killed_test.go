@@ -78,6 +78,13 @@ func killAt(t *testing.T, r *rehearsal.Rehearsal, command *engine.Command, kind 
 			!slices.ContainsFunc(r.Lab.World().Tasks(""), func(task world.TaskInfo) bool { return task.End.IsZero() })
 	}, wait, 50*time.Millisecond)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
+	unlock(t, r)
+}
+
+// unlock cancels what locks the stack, and refreshes where the state has operations under way.
+func unlock(t *testing.T, r *rehearsal.Rehearsal) {
+	t.Helper()
+
 	require.NoError(t, r.Stack.Cancel(t.Context()))
 
 	if len(state(t, r.Stack).PendingOperations) > 0 {

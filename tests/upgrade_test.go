@@ -297,13 +297,13 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// TestUpgradeToNewest takes a cluster from Talos 1.12 by way of 1.13 to the newest, each with a version of
+// TestUpgradeToNewest takes a cluster from Talos 1.11 by way of 1.12 and 1.13 to the newest, each with a version of
 // Kubernetes that the one before does not know, on the released etcd and Kubernetes: in turns, with the inventory of
-// Talos' manifests, and the last one killed half-way, with a canary that falls back.
+// Talos' manifests, and the last two killed half-way, with a canary that falls back.
 func TestUpgradeToNewest(t *testing.T) {
 	t.Parallel()
 
-	r, command := rehearseKillable(t, stackFile(t, strings.NewReplacer("v1.11.6", "v1.12.4", "v1.33.6", "v1.35.4",
+	r, command := rehearseKillable(t, stackFile(t, strings.NewReplacer("v1.33.6", "v1.34.2",
 		"maxUnavailable: 2", "maxUnavailable: 2, canary: true").Replace(rolling)), onRealKubernetes)
 	up(t, r.Stack)
 	require.NoError(t, r.WaitReady(t.Context(), wait))
@@ -311,7 +311,7 @@ func TestUpgradeToNewest(t *testing.T) {
 	machines := uuids(t, r)
 
 	for _, hop := range []struct{ from, to, kubernetes string }{
-		{"v1.12.4", "v1.13.9", "v1.36.1"}, {"v1.13.9", "v1.14.1", "v1.37.0"},
+		{"v1.11.6", "v1.12.4", "v1.35.4"}, {"v1.12.4", "v1.13.9", "v1.36.1"}, {"v1.13.9", "v1.14.1", "v1.37.0"},
 	} {
 		since := time.Now()
 
@@ -319,7 +319,7 @@ func TestUpgradeToNewest(t *testing.T) {
 
 		table := impactTable(t, r)
 
-		disturbed := hop.to == "v1.14.1"
+		disturbed := hop.from != "v1.11.6" // TestUpgrade disturbs that one
 		if disturbed {
 			requireUpgradeStopped(t, r, command, hop.from, hop.to)
 		}

@@ -3,6 +3,7 @@ package machineconfig
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
@@ -30,6 +31,12 @@ func clusterOverrides() []override {
 		{
 			what: "the endpoint", remedy: leaveOut("cluster.endpoint"), refused: true,
 			value: clusterEndpoint,
+		},
+		{
+			// Firewalls, health checks and kube-vip know no other.
+			what: "the port of the Kubernetes API", remedy: "leave it out of the patch: control planes serve the API " +
+				"at this port", refused: true,
+			value: apiPort,
 		},
 		{
 			what: "the CNI", remedy: leaveOut("cluster.cni.name"), refused: true,
@@ -153,6 +160,20 @@ func clusterEndpoint(cfg talosconfig.Provider) string {
 	}
 
 	return ""
+}
+
+// apiPort is the port that the API server of a control plane listens at; empty for a worker.
+func apiPort(cfg talosconfig.Provider) string {
+	if !cfg.Machine().Type().IsControlPlane() {
+		return ""
+	}
+
+	api := cfg.K8sAPIServerConfig()
+	if port := strings.Join(api.ExtraArgs()["secure-port"], ","); port != "" {
+		return port // it replaces what Talos passes
+	}
+
+	return strconv.Itoa(api.APIPort())
 }
 
 // CNI is the network plugin that Talos installs.

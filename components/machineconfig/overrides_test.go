@@ -36,6 +36,43 @@ func TestOverrides(t *testing.T) {
 			problem: "pools.worker.patches[0]: overrides the endpoint of the plan, https://10.0.0.11:6443" + given +
 				"leave it out of the patch, and use cluster.endpoint",
 		},
+		"port of the API": {
+			patch: "cluster: {controlPlane: {localAPIServerPort: 7443}}", path: "cluster.patches[0]",
+			problem: "cluster.patches[0]: overrides the port of the Kubernetes API of the plan, 6443" + ofCluster +
+				"leave it out of the patch: control planes serve the API at this port",
+		},
+		"port of the API by an argument": {
+			patch: "cluster: {apiServer: {extraArgs: {secure-port: '7443'}}}", path: "cluster.patches[0]",
+			problem: "cluster.patches[0]: overrides the port of the Kubernetes API of the plan, 6443" + ofCluster +
+				"leave it out of the patch: control planes serve the API at this port",
+		},
+		"port of the API that holds anyway": {
+			patch: "cluster: {apiServer: {extraArgs: {secure-port: '6443'}}, controlPlane: {localAPIServerPort: 6443}}",
+			path:  "cluster.patches[0]",
+		},
+		"pods by an argument": {
+			patch: "cluster: {controllerManager: {extraArgs: {cluster-cidr: 10.112.0.0/16}}}", path: "cluster.patches[0]",
+			problem: "cluster.patches[0]: cluster.controllerManager.extraArgs.cluster-cidr must be the same as " +
+				"cluster.network.podSubnets, which the CNI, the firewalls and the checks go by: set only " +
+				"cluster.network.podSubnets, in cluster.patches" + ofCluster + "correct the patch",
+		},
+		"services by an argument": {
+			patch: "cluster: {apiServer: {extraArgs: {service-cluster-ip-range: 10.112.0.0/16}}}", path: "cluster.patches[0]",
+			problem: "cluster.patches[0]: cluster.apiServer.extraArgs.service-cluster-ip-range must be the same as " +
+				"cluster.network.serviceSubnets, which the CNI, the firewalls and the checks go by: set only " +
+				"cluster.network.serviceSubnets, in cluster.patches" + ofCluster + "correct the patch",
+		},
+		"pods of kube-proxy": {
+			patch: "cluster: {proxy: {extraArgs: {cluster-cidr: none}}}", path: "cluster.patches[0]",
+			problem: "cluster.patches[0]: cluster.proxy.extraArgs.cluster-cidr must hold " +
+				"cluster.network.podSubnets, which the CNI, the firewalls and the checks go by: set only " +
+				"cluster.network.podSubnets, in cluster.patches" + ofCluster + "correct the patch",
+		},
+		"networks by arguments that hold anyway": {
+			patch: "cluster: {controllerManager: {extraArgs: {cluster-cidr: 10.244.0.0/16}}, apiServer: {extraArgs: " +
+				"{service-cluster-ip-range: 10.96.0.0/12}}, proxy: {extraArgs: {cluster-cidr: 10.0.0.0/8}}}",
+			path: "cluster.patches[0]",
+		},
 		"installer": {
 			patch: "machine: {install: {image: 'registry.example.com/installer:v1.10.0'}}",
 			problem: "pools.worker.patches[0]: overrides the installer of the plan, " +

@@ -47,7 +47,7 @@ func requirements(p *plan.Plan) []requirement {
 		},
 	})
 
-	return slices.Concat(all, lostLabels(), clusterNetworks(p), firewallRequirements(p))
+	return slices.Concat(all, lostLabels(), clusterNetworks(p), networkArgs(), firewallRequirements(p))
 }
 
 // sameTaint compares two taints of the kubelet's configuration as Kubernetes does.

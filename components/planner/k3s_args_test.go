@@ -15,12 +15,13 @@ func TestK3sArguments(t *testing.T) {
 	t.Parallel()
 
 	const (
-		long    = ": must be a long option of k3s"
-		example = "; write it like --kube-apiserver-arg=audit-log-maxage=30"
-		moved   = "); move it there"
-		servers = ": belongs in k3s.serverArgs: agents have no such option (given: "
-		ignored = ": is an option that 'k3s server' does not have: servers would ignore it (given: "
-		fatal   = ": is an option that 'k3s agent' does not have: agents would not start with it (given: "
+		long     = ": must be a long option of k3s"
+		example  = "; write it like --kube-apiserver-arg=audit-log-maxage=30"
+		moved    = "); move it there"
+		networks = ", by which the firewalls and the checks go "
+		servers  = ": belongs in k3s.serverArgs: agents have no such option (given: "
+		ignored  = ": is an option that 'k3s server' does not have: servers would ignore it (given: "
+		fatal    = ": is an option that 'k3s agent' does not have: agents would not start with it (given: "
 	)
 
 	for name, test := range map[string]struct {
@@ -51,6 +52,33 @@ func TestK3sArguments(t *testing.T) {
 				"k3s.agentArgs[1]" + servers + "--etcd-s3-secret-key" + moved,
 				"k3s.agentArgs[2]" + servers + "--kube-apiserver-arg" + moved,
 				"k3s.agentArgs[3]" + servers + "--secrets-encryption" + moved,
+			},
+		},
+		"networks of others": {
+			servers: []string{
+				"--kube-controller-manager-arg=cluster-cidr=10.52.0.0/16", "--kube-controller-arg=--cluster-cidr+=10.52.0.0/16",
+				"--kube-apiserver-arg=service-cluster-ip-range=10.53.0.0/16,fd00::/112",
+				"--kube-proxy-arg=cluster-cidr=10.52.0.0/16", "--kube-apiserver-arg=secure-port=7443",
+			},
+			agents: []string{"--kube-proxy-arg=cluster-cidr=10.42.0.0/24"},
+			want: []string{
+				"k3s.serverArgs[4]: is set by K3s itself (given: --kube-apiserver-arg=secure-port); leave it out",
+				"k3s.serverArgs[0]: must be k3s.clusterCIDR, 10.42.0.0/16" + networks + "(given: " +
+					"--kube-controller-manager-arg=cluster-cidr); leave it out, and use k3s.clusterCIDR",
+				"k3s.serverArgs[1]: must be k3s.clusterCIDR, 10.42.0.0/16" + networks + "(given: " +
+					"--kube-controller-arg=cluster-cidr); leave it out, and use k3s.clusterCIDR",
+				"k3s.serverArgs[2]: must be k3s.serviceCIDR, 10.43.0.0/16" + networks + "(given: " +
+					"--kube-apiserver-arg=service-cluster-ip-range); leave it out, and use k3s.serviceCIDR",
+				"k3s.serverArgs[3]: must hold k3s.clusterCIDR, 10.42.0.0/16, the network of pods (given: " +
+					"--kube-proxy-arg=cluster-cidr); leave it out: K3s sets it",
+				"k3s.agentArgs[0]: must hold k3s.clusterCIDR, 10.42.0.0/16, the network of pods (given: " +
+					"--kube-proxy-arg=cluster-cidr); leave it out: K3s sets it",
+			},
+		},
+		"networks that hold anyway": {
+			servers: []string{
+				"--kube-controller-manager-arg=cluster-cidr=10.42.0.0/16", "--kube-proxy-arg=cluster-cidr=10.0.0.0/8",
+				"--kube-apiserver-arg=service-cluster-ip-range=10.43.0.0/16",
 			},
 		},
 		"options that K3s does not have": {

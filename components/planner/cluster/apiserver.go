@@ -117,10 +117,10 @@ func (r *Resolver) checkAdmission(path string, plugins map[string]map[string]any
 	)
 
 	for _, arg := range r.Spec.K3s.ServerArgs {
-		if list, is := strings.CutPrefix(arg, "--kube-apiserver-arg="+kubecomponents.EnablePlugins+"="); is {
+		if a := passedOn(arg); a.option == apiServerOption && a.name == kubecomponents.EnablePlugins {
 			passed = true
 
-			for name := range strings.SplitSeq(list, ",") {
+			for name := range strings.SplitSeq(a.value, ",") {
 				enabled = append(enabled, strings.TrimSpace(name))
 			}
 		}

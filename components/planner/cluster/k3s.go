@@ -77,6 +77,8 @@ func (r *Resolver) checkK3s(p *plan.Plan) {
 	r.checkK3sArgs(k3sServerArgs, k.ServerArgs, p.Kubernetes)
 	r.checkK3sAPIServerArgs(k.ServerArgs)
 	r.checkK3sArgs(k3sAgentArgs, k.AgentArgs, p.Kubernetes)
+	r.checkK3sNetworkArgs(p, k3sServerArgs, k.ServerArgs)
+	r.checkK3sNetworkArgs(p, k3sAgentArgs, k.AgentArgs)
 	r.checkK3sStart(k3sServerArgs, k.ServerArgs, p.Kubernetes)
 	r.checkK3sStart(k3sAgentArgs, k.AgentArgs, p.Kubernetes)
 

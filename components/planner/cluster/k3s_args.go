@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,9 +46,14 @@ func (r *Resolver) checkK3sArgs(path string, args []string, version string) {
 			continue
 		}
 
-		if strings.HasPrefix(arg, "--kubelet-arg=hostname-override=") {
+		passed := passedOn(arg)
+
+		if passed.option == "kubelet-arg" && passed.name == "hostname-override" {
 			r.Problems.Add(checks.At(path, i), "is set by the program itself", "--kubelet-arg=hostname-override",
 				"leave it out, and use pools.<name>.names")
+		} else if passed.option == apiServerOption && passed.name == "secure-port" {
+			// K3s asks its API server at the port that it gave it.
+			r.Problems.Add(checks.At(path, i), "is set by K3s itself", "--kube-apiserver-arg=secure-port", "leave it out")
 		} else if instead, own := k3sOwn[m[1]]; own {
 			remedy := "leave it out"
 			if instead != "" {
@@ -80,9 +86,14 @@ func (r *Resolver) checkK3sAPIServerArgs(args []string) {
 	}
 
 	for i, arg := range args {
-		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--kube-apiserver-arg="), "=")
+		passed := passedOn(arg)
+		if passed.option != apiServerOption {
+			continue
+		}
+
+		name := passed.name
 		_, configured := own[name]
-		given := "--kube-apiserver-arg=" + name
+		given := "--" + apiServerOption + "=" + name
 
 		switch {
 		case configured:
@@ -137,8 +148,59 @@ func (r *Resolver) checkK3sOption(path string, i int, name, version string) {
 
 // k3sComponents are the components whose arguments K3s passes on, by its option.
 var k3sComponents = map[string]string{
-	"kube-apiserver-arg": "kube-apiserver", "kube-controller-manager-arg": "kube-controller-manager",
-	"kube-scheduler-arg": "kube-scheduler", "kubelet-arg": "the kubelet", "kube-proxy-arg": "kube-proxy",
+	apiServerOption: "kube-apiserver", "kube-controller-manager-arg": "kube-controller-manager",
+	"kube-controller-arg": "kube-controller-manager", // its older name
+	"kube-scheduler-arg":  "kube-scheduler", "kubelet-arg": "the kubelet", "kube-proxy-arg": "kube-proxy",
+}
+
+const apiServerOption = "kube-apiserver-arg"
+
+// passedArg is an argument that K3s passes on to a component.
+type passedArg struct{ option, component, name, value string }
+
+// passedOn reads an argument of K3s for a component, without a component where it is none. What K3s passes on may begin
+// with dashes, and end with a sign that adds the value to those that K3s sets (K3s: pkg/daemons/config, GetArgs).
+func passedOn(arg string) passedArg {
+	option, rest, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+	name, value, _ := strings.Cut(strings.TrimPrefix(rest, "--"), "=")
+
+	return passedArg{option: option, component: k3sComponents[option], name: strings.TrimRight(name, "+-"), value: value}
+}
+
+// checkK3sNetworkArgs: the networks of pods and services have keys, by which firewalls, certificates and checks go.
+// kube-proxy only tells pods from others by its argument.
+func (r *Resolver) checkK3sNetworkArgs(p *plan.Plan, path string, args []string) {
+	for i, arg := range args {
+		passed := passedOn(arg)
+		if path == k3sAgentArgs && slices.Contains(k3sServerOptions, passed.option) {
+			continue // refused already
+		}
+
+		argument := passed.component + " " + passed.name
+		option := "--" + passed.option + "=" + passed.name
+
+		key, network := "k3s.clusterCIDR", p.K3s.Pods
+		if argument == "kube-apiserver service-cluster-ip-range" {
+			key, network = "k3s.serviceCIDR", p.K3s.Services
+		}
+
+		given, err := netip.ParsePrefix(passed.value)
+		given = given.Masked()
+		holds := err == nil && given.Bits() <= network.Bits() && given.Contains(network.Addr())
+
+		switch argument {
+		case "kube-controller-manager cluster-cidr", "kube-apiserver service-cluster-ip-range":
+			if given != network {
+				r.Problems.Add(checks.At(path, i), "must be "+key+", "+network.String()+", by which the firewalls and "+
+					"the checks go", option, "leave it out, and use "+key)
+			}
+		case "kube-proxy cluster-cidr":
+			if !holds {
+				r.Problems.Add(checks.At(path, i), "must hold "+key+", "+network.String()+", the network of pods", option,
+					"leave it out: K3s sets it")
+			}
+		}
+	}
 }
 
 // checkK3sStart: a component does not start with a feature gate that it does not know, and K3s ends with it. With
@@ -150,20 +212,17 @@ func (r *Resolver) checkK3sStart(path string, args []string, kubernetes string) 
 				"kernel.panic=10 and kernel.panic_on_oops=1", name, "set them in the image, in /etc/sysctl.d")
 		}
 
-		option, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
-		r.checkK3sLabels(checks.At(path, i), option, value)
+		passed := passedOn(arg)
+		r.checkK3sLabels(checks.At(path, i), passed)
 
-		component := k3sComponents[option]
-		flag, list, _ := strings.Cut(value, "=")
-
-		if component == "" || flag != kubecomponents.FeaturesFlag {
+		if passed.component == "" || passed.name != kubecomponents.FeaturesFlag {
 			continue
 		}
 
-		for _, gate := range kubecomponents.Features(list) {
+		for _, gate := range kubecomponents.Features(passed.value) {
 			if minor, removed := kubecomponents.FeatureRemoved(gate, kubernetes); removed {
 				r.Problems.Add(checks.At(path, i), fmt.Sprintf("%s does not start with a feature gate that Kubernetes 1.%d removed",
-					component, minor), gate, "leave it out, here and in the config.yaml of K3s on nodes that run")
+					passed.component, minor), gate, "leave it out, here and in the config.yaml of K3s on nodes that run")
 			}
 		}
 
@@ -175,13 +234,12 @@ func (r *Resolver) checkK3sStart(path string, args []string, kubernetes string) 
 }
 
 // checkK3sLabels: a kubelet does not start with a restricted label.
-func (r *Resolver) checkK3sLabels(path, option, value string) {
-	labels, found := strings.CutPrefix(value, "node-labels=")
-	if option != "kubelet-arg" || !found {
+func (r *Resolver) checkK3sLabels(path string, passed passedArg) {
+	if passed.option != "kubelet-arg" || passed.name != "node-labels" {
 		return
 	}
 
-	for _, key := range plan.RestrictedIn(labels) {
+	for _, key := range plan.RestrictedIn(passed.value) {
 		r.Problems.Add(path, "the kubelet does not start with a restricted label", key, "use labels of the pool")
 	}
 }

@@ -597,11 +597,76 @@ func TestAddressesOfPods(t *testing.T) {
 		s.Firewall.Enabled = &firewall
 		s.Cluster.CNI = spec.CNI{
 			Name: spec.CNICilium, Version: "1.18.4",
-			Values: map[string]any{"ipam": map[string]any{"mode": "cluster-pool"}},
+			Values: ciliumPools("10.244.0.0/16"),
 		}
 
 		if diff := cmp.Diff(want, placed(t, s).Warnings); diff != "" {
 			t.Error(diff)
+		}
+	}
+}
+
+func ciliumPools(list any) map[string]any {
+	return map[string]any{"ipam": map[string]any{
+		"mode": "cluster-pool", "operator": map[string]any{"clusterPoolIPv4PodCIDRList": list},
+	}}
+}
+
+// TestCiliumPools: the networks that Cilium gives out to pods are no node's.
+func TestCiliumPools(t *testing.T) {
+	const list = "cluster.cni.values.ipam.operator.clusterPoolIPv4PodCIDRList"
+
+	for name, test := range map[string]struct {
+		values        map[string]any
+		want, warning string
+	}{
+		"outside":       {values: ciliumPools([]any{"10.244.0.0/16", "172.16.0.0/16"})},
+		"as a text":     {values: ciliumPools("10.244.0.0/16 172.16.0.0/16")},
+		"of Kubernetes": {values: map[string]any{"ipam": map[string]any{"mode": "kubernetes"}}},
+		"that of the nodes": {
+			values: ciliumPools([]any{"172.16.0.0/16", "10.0.0.0/8"}),
+			want: list + "[1]: must not hold that of the nodes, network.cidr 10.0.0.0/8 (given: 10.0.0.0/8); choose a " +
+				"network that nothing else uses",
+		},
+		"a node": {
+			values: ciliumPools("10.0.0.0/16"),
+			want: list + "[0]: must not hold 10.0.0.11 of pools.control.addresses (given: 10.0.0.0/16); choose a network " +
+				"that nothing else uses",
+		},
+		"no network": {
+			values: ciliumPools("ten"),
+			want:   list + "[0]: must be a network in CIDR form (given: ten); write it like 10.244.0.0/16",
+		},
+		"Cilium's own": {
+			values: map[string]any{"ipam": map[string]any{"mode": "cluster-pool"}},
+			warning: "cluster.cni.values.ipam: gives pods networks of 10.0.0.0/8, which overlaps network.cidr 10.0.0.0/8 " +
+				"(given: cluster-pool); set operator.clusterPoolIPv4PodCIDRList to networks that nothing else uses, or " +
+				"leave ipam out",
+		},
+	} {
+		s := small().scheduling()
+		s.Cluster.CNI = spec.CNI{Name: spec.CNICilium, Version: "1.18.4", Values: test.values}
+
+		p, err := Plan(spec.Spec(s))
+		if test.want != "" {
+			if err == nil || err.Error() != "the configuration has 1 problem:\n  - "+test.want {
+				t.Errorf("%s: %v", name, err)
+			}
+
+			continue
+		} else if err != nil {
+			t.Errorf("%s: %v", name, err)
+
+			continue
+		}
+
+		got := ""
+		for _, w := range p.Warnings {
+			got += w.String()
+		}
+
+		if got != test.warning {
+			t.Errorf("%s: %s", name, got)
 		}
 	}
 }

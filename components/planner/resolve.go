@@ -76,6 +76,7 @@ func (r *resolver) resolve() *plan.Plan {
 
 	r.CheckServiceAddresses(p)
 	r.checkK3sAddresses(p)
+	r.checkCiliumPools(p)
 	r.CheckAddonVolumes(p)
 	r.CheckWorkerConfiguration(p)
 	r.openPools(p)

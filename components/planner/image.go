@@ -94,6 +94,8 @@ func (r *resolver) checkFactory() {
 	case f.URL == "":
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 		r.Problems.Add("image.factory.url", "must be a URL", f.URL, "write it like https://factory.talos.dev")
+	case spec.HasWrongPort(u):
+		r.Problems.Add("image.factory.url", spec.WrongPort, u.Redacted(), "correct the port")
 	case u.User != nil:
 		r.Problems.Add("image.factory.url", noCredentials, u.Redacted(), "leave them out")
 	case u.RawQuery != "" || u.Fragment != "":
@@ -331,6 +333,8 @@ func (r *resolver) checkISO(path string, p *pool, image plan.BootImage, iso spec
 		switch {
 		case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 			r.addProblemOnce(path+".url", "must be a URL", iso.URL, "write it like https://example.com/talos-1.12.4.iso")
+		case spec.HasWrongPort(u):
+			r.addProblemOnce(path+".url", spec.WrongPort, u.Redacted(), "correct the port")
 		case u.User != nil:
 			r.addProblemOnce(path+".url", noCredentials, u.Redacted(),
 				"serve the file to the hosts without a login, or upload it and name its volume")

@@ -29,10 +29,14 @@ type RegistryLogin struct {
 func (l RegistryLogin) HasTLS() bool { return l.CA+l.Certificate != "" }
 
 // registryName is a host, with a port or not, or any registry.
-var registryName = regexp.MustCompile(`^(\*|([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(:\d+)?)$`)
+var registryName = regexp.MustCompile(`^(\*|([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(?::(\d+))?)$`)
 
 // IsRegistry says that a text is the name of a registry.
-func IsRegistry(text string) bool { return registryName.MatchString(text) }
+func IsRegistry(text string) bool {
+	name := registryName.FindStringSubmatch(text)
+
+	return name != nil && (name[4] == "" || IsPort(name[4]))
+}
 
 // ReadRegistryLogins reads logins by the host of their registry. Its errors quote nothing but the names of registries.
 func ReadRegistryLogins(text string) (map[string]RegistryLogin, error) {

@@ -3,7 +3,6 @@ package config
 import (
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -53,8 +52,8 @@ func (c Config) checkAccess() spec.Problems {
 	case u.Scheme != "https":
 		ps.Add("proxmox.endpoint", "must begin with https://", p.Endpoint,
 			"Proxmox VE serves its API with TLS only: write https://"+u.Host)
-	case u.Port() != "" && !isPort(u.Port()):
-		ps.Add("proxmox.endpoint", "must have a port from 1 to 65535", p.Endpoint,
+	case spec.HasWrongPort(u):
+		ps.Add("proxmox.endpoint", spec.WrongPort, p.Endpoint,
 			"write https://"+u.Hostname()+":8006")
 	case strings.TrimSuffix(u.Path, "/") != "" && strings.TrimSuffix(u.Path, "/") != "/api2/json":
 		ps.Add("proxmox.endpoint", "must have no path but /api2/json", p.Endpoint, "write https://"+u.Host)
@@ -84,12 +83,6 @@ func (c Config) checkAccess() spec.Problems {
 	}
 
 	return ps
-}
-
-func isPort(text string) bool {
-	n, err := strconv.ParseUint(text, 10, 16)
-
-	return err == nil && n > 0
 }
 
 func secret(ps *spec.Problems, key, value string, form *regexp.Regexp) {

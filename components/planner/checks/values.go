@@ -84,6 +84,8 @@ func (c *Checker) CheckURL(path, text, example string, schemes ...string) {
 		}
 
 		c.Problems.Add(path, "must be a URL", text, "write it like "+example)
+	case spec.HasWrongPort(u):
+		c.Problems.Add(path, spec.WrongPort, text, "write it like "+example)
 	}
 }
 

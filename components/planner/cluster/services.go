@@ -98,6 +98,8 @@ func (r *Resolver) checkLogs(path string, urls []string) {
 			u.Path != "" && u.Path != "/" {
 			r.Problems.Add(checks.At(path, i), "must be tcp:// or udp://, a host and a port", text,
 				"write it like tcp://10.0.0.5:5044")
+		} else if spec.HasWrongPort(u) {
+			r.Problems.Add(checks.At(path, i), spec.WrongPort, text, "write it like tcp://10.0.0.5:5044")
 		}
 	}
 }

@@ -23,6 +23,8 @@ func (r *Resolver) checkTailscale() {
 	if u, err := url.Parse(t.LoginServer); t.LoginServer != "" &&
 		(err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
 		r.Problems.Add("tailscale.loginServer", "must be a URL", t.LoginServer, "write it like https://headscale.example.com")
+	} else if t.LoginServer != "" && spec.HasWrongPort(u) {
+		r.Problems.Add("tailscale.loginServer", spec.WrongPort, t.LoginServer, "write it like https://headscale.example.com")
 	}
 
 	if t.Pools != nil && len(t.Pools) == 0 {

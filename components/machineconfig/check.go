@@ -1,7 +1,6 @@
 package machineconfig
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,7 +29,11 @@ func Check(p *plan.Plan) ([]spec.Problem, error) {
 		return nil, manifests.Check(p).Err()
 	}
 
-	c := checker{problems: manifests.Check(p)}
+	return (&checker{known: p}).check(p)
+}
+
+func (c *checker) check(p *plan.Plan) ([]spec.Problem, error) {
+	c.problems = manifests.Check(p)
 
 	for _, pool := range p.Pools {
 		if err := c.checkPool(p, pool); err != nil {
@@ -45,33 +48,60 @@ func Check(p *plan.Plan) ([]spec.Problem, error) {
 // CheckPatches checks the patches and manifests of a configuration that cannot be planned, on the plainest node that
 // their pool could have. What only shows together with the rest of the plan is left to Check.
 func CheckPatches(s spec.Spec) (spec.Problems, error) {
-	if s.Cluster.Distribution == spec.DistributionK3s || s.Cluster.Bootstrap == spec.BootstrapExternal {
+	switch {
+	case s.Cluster.Bootstrap == spec.BootstrapExternal:
 		return nil, nil
+	case s.Cluster.Distribution == spec.DistributionK3s:
+		return manifests.Check(&plan.Plan{Manifests: s.Cluster.Manifests}), nil
 	}
 
 	p := &plan.Plan{
 		Cluster: "cluster", Talos: s.Cluster.Versions.Talos, Kubernetes: "v" + constants.DefaultKubernetesVersion,
 		Network: netip.MustParsePrefix("192.0.2.0/24"), Discovery: spec.DiscoveryService,
-		CNI:       cmp.Or(s.Cluster.CNI.Name, spec.CNIFlannel),
+		CNI:       spec.CNIFlannel,
 		KubeProxy: s.Cluster.CNI.KubeProxy == nil || *s.Cluster.CNI.KubeProxy,
 		Patches:   s.Cluster.Patches, Manifests: s.Cluster.Manifests,
 	}
 
-	if cidr, err := netip.ParsePrefix(s.Network.CIDR); err == nil && cidr.Addr().Is6() {
-		p.Network = netip.MustParsePrefix("2001:db8::/64")
+	c := checker{standIn: true}
+
+	if cni := s.Cluster.CNI.Name; cni == spec.CNICilium || cni == spec.CNINone {
+		p.CNI = cni
+	} else {
+		c.unknownCNI = cni != "" && cni != spec.CNIFlannel
+	}
+
+	known := plan.Plan{EndpointMode: s.Cluster.Endpoint.Mode}
+
+	if cidr, err := netip.ParsePrefix(s.Network.CIDR); err == nil && cidr.Bits() > 0 {
+		p.Network = cidr.Masked()
+		known.Network = p.Network
 	}
 
 	// Feature gates are compared with it.
 	if v, err := semver.ParseTolerant(s.Cluster.Versions.Kubernetes); err == nil {
 		p.Kubernetes = "v" + v.String()
+		known.Kubernetes = p.Kubernetes
 	}
 
 	if _, err := talosconfig.ParseContractFromVersion(p.Talos); err != nil {
 		p.Talos = talosconfig.TalosVersion1_12.String()
+	} else {
+		known.Talos = p.Talos
 	}
+
+	if !c.unknownCNI {
+		known.CNI = p.CNI
+	}
+
+	c.known = &known
 
 	for _, name := range slices.Sorted(maps.Keys(s.Pools)) {
 		given := s.Pools[name]
+		if given.Role != spec.RoleControlPlane && given.Role != spec.RoleWorker {
+			continue // what holds for its nodes is not known
+		}
+
 		pool := plan.PlannedPool{Name: name, Role: given.Role, Patches: given.Patches}
 		add := func(node string, own []spec.Patch) {
 			pool.Nodes = append(pool.Nodes, plan.Node{
@@ -94,7 +124,7 @@ func CheckPatches(s spec.Spec) (spec.Problems, error) {
 
 	var found spec.Problems
 
-	if _, err := Check(p); err != nil && !errors.As(err, &found) {
+	if _, err := c.check(p); err != nil && !errors.As(err, &found) {
 		return nil, err
 	}
 
@@ -137,14 +167,19 @@ func (c *checker) checkPool(p *plan.Plan, pool plan.PlannedPool) error {
 	for _, node := range nodes {
 		var mine []spec.Patch
 
-		decided := clusterOverrides()
+		decided := clusterOverrides(c)
+
+		needed := requirements(c.known)
 
 		if len(pool.Nodes) > 0 {
 			if mine, err = patches.OfNode(p, node); err != nil {
 				return err
 			}
+		}
 
+		if len(pool.Nodes) > 0 && !c.standIn {
 			decided = slices.Concat(nodeOverrides(p, node), decided)
+			needed = append(needed, sealingRequirements(p, pool, node)...)
 		}
 
 		patched, all := c.applyPatches(rendered, mine, node), slices.Concat(shared, mine)
@@ -160,7 +195,7 @@ func (c *checker) checkPool(p *plan.Plan, pool plan.PlannedPool) error {
 			c.note(&c.problems, blame(generated, all, node, "Talos refuses the machine configuration: "+fault, refused))
 		}
 
-		for _, r := range requirements(p) {
+		for _, r := range needed {
 			switch {
 			case !r.broken(patched):
 			case r.unpatched.Rule != "" && r.broken(generated):
@@ -170,9 +205,9 @@ func (c *checker) checkPool(p *plan.Plan, pool plan.PlannedPool) error {
 			}
 		}
 
-		for _, fault := range startFaults(p, patched) {
+		for _, fault := range startFaults(c.known, patched) {
 			c.note(&c.problems, blame(generated, all, node, fault, func(cfg talosconfig.Provider) bool {
-				return slices.Contains(startFaults(p, cfg), fault)
+				return slices.Contains(startFaults(c.known, cfg), fault)
 			}))
 		}
 

@@ -433,3 +433,138 @@ func TestQuotedValues(t *testing.T) {
 		assert.Equal(t, []string{want}, faults(errors.New(said)))
 	}
 }
+
+// TestCheckPatchesSaysNothingUntrue: what a plan would decide is not known where there is none.
+func TestCheckPatchesSaysNothingUntrue(t *testing.T) {
+	t.Parallel()
+
+	s := patched(spec.Versions{}, "cluster: {controlPlane: {endpoint: 'https://10.0.0.11:6443'}, network: {cni: {name: none}, "+
+		"podSubnets: [192.0.0.0/16]}, apiServer: {extraArgs: {feature-gates: ElasticIndexedJob=true}}}", "",
+		"apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: other\n")
+	s.Cluster.CNI.Name = "calico"
+
+	found, err := CheckPatches(s)
+	require.NoError(t, err)
+	assert.Empty(t, found)
+
+	s.Cluster.Versions, s.Cluster.CNI.Name = plantest.Talos112, ""
+
+	found, err = CheckPatches(s)
+	require.NoError(t, err)
+	require.Len(t, found, 2)
+	assert.Contains(t, found[0].Rule, "kube-apiserver does not start with the feature gate ElasticIndexedJob")
+	assert.Equal(t, "overrides the CNI of the plan, flannel", found[1].Rule)
+}
+
+// TestManifestsOfK3s are checked whatever else is wrong.
+func TestManifestsOfK3s(t *testing.T) {
+	t.Parallel()
+
+	found, err := CheckPatches(spec.Spec{Cluster: spec.Cluster{
+		Distribution: spec.DistributionK3s,
+		Manifests:    []spec.InlineOrFile{{Path: "cluster.manifests[0]", Origin: "own.yaml", Text: "kind: Namespace\n"}},
+	}})
+	require.NoError(t, err)
+	require.EqualError(t, found.Err(), "the configuration has 1 problem:\n  - cluster.manifests[0]: must be Kubernetes "+
+		"manifests: document 1 has no apiVersion (given: own.yaml); correct the manifest")
+}
+
+// TestOverriddenUnknownEndpoint: what stands for an endpoint that is not known is not shown.
+func TestOverriddenUnknownEndpoint(t *testing.T) {
+	t.Parallel()
+
+	s := reservedSpec()
+	s.Network = spec.Network{CIDR: "10.0.0.0/16", Addressing: spec.AddressingAgent}
+	s.Image.Schematic = &spec.Schematic{Extensions: []string{plan.GuestAgent}}
+	s.Pools = map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(1)}}
+	s.Cluster.Patches = []spec.Patch{{
+		Path: "cluster.patches[0]", Origin: "own.yaml", Text: "cluster: {controlPlane: {endpoint: 'https://k.example.com:6443'}}",
+	}}
+
+	_, err := Check(plantest.New(t, s))
+	require.EqualError(t, err, "the configuration has 1 problem:\n  - cluster.patches[0]: overrides the endpoint of the plan, "+
+		"which is the address of the first control plane (given: own.yaml, for home-control-1); leave it out of the patch, "+
+		"and use cluster.endpoint")
+}
+
+// TestSealedByPatch: a patch may say what cluster.encryption "tpm" does, and needs the same.
+func TestSealedByPatch(t *testing.T) {
+	t.Parallel()
+
+	const (
+		given  = " (given: own.yaml, for home-control-1)"
+		secure = "cluster.patches[0]: keys of volumes are sealed with a TPM, which needs image.secureBoot: Talos seals " +
+			"keys only when it was booted with SecureBoot" + given
+		tpm = "cluster.patches[0]: keys of volumes are sealed with a TPM, which needs tpm: true in the pool or in defaults" +
+			given
+		legacy = "machine: {systemDiskEncryption: {ephemeral: {provider: luks2, keys: [{slot: 0, tpm: {}}]}}}"
+		volume = "apiVersion: v1alpha1\nkind: VolumeConfig\nname: STATE\nencryption: {provider: luks2, keys: [{slot: 0, " +
+			"tpm: {}}]}\n"
+		user = "apiVersion: v1alpha1\nkind: UserVolumeConfig\nname: data\nprovisioning: {diskSelector: {match: " +
+			"'!system_disk'}, minSize: 1GB}\nencryption: {provider: luks2, keys: [{slot: 0, tpm: {}}]}\n"
+		both = "apiVersion: v1alpha1\nkind: VolumeConfig\nname: STATE\nencryption: {provider: luks2, keys: [{slot: 0, " +
+			"nodeID: {}}, {slot: 1, tpm: {}}]}\n"
+	)
+
+	for name, test := range map[string]struct {
+		patch                 string
+		template, secure, tpm bool
+		want, warned          []string
+	}{
+		"legacy":               {patch: legacy, want: []string{secure, tpm}},
+		"a volume":             {patch: volume, want: []string{secure, tpm}},
+		"a user volume":        {patch: user, want: []string{secure, tpm}},
+		"with a TPM":           {patch: volume, tpm: true, want: []string{secure}},
+		"with SecureBoot":      {patch: volume, secure: true, want: []string{tpm}},
+		"with both":            {patch: volume, secure: true, tpm: true},
+		"another key, too":     {patch: both, warned: []string{secure, tpm}},
+		"of a template":        {patch: volume, template: true, warned: []string{secure, tpm}},
+		"sealed with no TPM":   {patch: strings.ReplaceAll(volume, "tpm", "nodeID")},
+		"not encrypted at all": {patch: "machine: {sysctls: {a: b}}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := reservedSpec()
+			s.Pools = map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(1), Addresses: "10.0.0.11"}}
+
+			if !test.template {
+				s.Image = spec.Image{Source: spec.SourceFactory}
+			}
+
+			s.Image.SecureBoot, s.Defaults.TPM = test.secure, &test.tpm
+			s.Cluster.Patches = []spec.Patch{{Path: "cluster.patches[0]", Origin: "own.yaml", Text: test.patch}}
+
+			warnings, err := Check(plantest.New(t, s))
+
+			var problems spec.Problems
+			if err != nil {
+				require.ErrorAs(t, err, &problems)
+			}
+
+			for i := range problems {
+				problems[i].Remedy = ""
+			}
+
+			for i := range warnings {
+				warnings[i].Remedy = ""
+			}
+
+			assert.Equal(t, test.want, said(problems))
+			assert.Equal(t, test.warned, said(warnings))
+
+			alone, err := CheckPatches(s)
+			require.NoError(t, err)
+			assert.Empty(t, alone)
+		})
+	}
+}
+
+func said(problems []spec.Problem) []string {
+	var all []string
+	for _, p := range problems {
+		all = append(all, p.String())
+	}
+
+	return all
+}

@@ -9,6 +9,11 @@ import (
 
 // checker collects what is said of the nodes. What several nodes of a pool have in common is said of the first.
 type checker struct {
+	// known is the plan as far as rules may go by it.
+	known *plan.Plan
+	// standIn says that the plan was made up, for there is none of the operator's.
+	standIn            bool
+	unknownCNI         bool
 	problems, warnings spec.Problems
 	reported           map[string]bool
 }

@@ -25,11 +25,12 @@ type override struct {
 // leaveOut is the remedy of a patch where there is a key.
 func leaveOut(key string) string { return "leave it out of the patch, and use " + key }
 
-// clusterOverrides are what the plan decides for each node of the cluster, also those that others make.
-func clusterOverrides() []override {
-	return []override{
+// clusterOverrides are what the plan decides for each node of the cluster, also those that others make. Of one that was
+// made up, what it does not decide is left out.
+func clusterOverrides(c *checker) []override {
+	return slices.DeleteFunc([]override{
 		{
-			what: "the endpoint", remedy: leaveOut("cluster.endpoint"), refused: true,
+			what: whatEndpoint, remedy: leaveOut("cluster.endpoint"), refused: true,
 			value: clusterEndpoint,
 		},
 		{
@@ -39,7 +40,7 @@ func clusterOverrides() []override {
 			value: apiPort,
 		},
 		{
-			what: "the CNI", remedy: leaveOut("cluster.cni.name"), refused: true,
+			what: whatCNI, remedy: leaveOut("cluster.cni.name"), refused: true,
 			value: CNI,
 		},
 		{
@@ -51,8 +52,15 @@ func clusterOverrides() []override {
 				"the cluster is created", shared: true,
 			value: ClusterNetworks,
 		},
-	}
+	}, func(o override) bool {
+		return c.standIn && o.what == whatEndpoint || c.unknownCNI && o.what == whatCNI
+	})
 }
+
+const (
+	whatEndpoint = "the endpoint"
+	whatCNI      = "the CNI"
+)
 
 // nodeOverrides are what the plan decides for a node that it makes itself.
 func nodeOverrides(p *plan.Plan, node plan.Node) []override {
@@ -127,7 +135,12 @@ func (c *checker) checkOverrides(overrides []override, planned, patched taloscon
 			continue
 		}
 
-		problem := blame(planned, operatorPatches(all), node, "overrides "+o.what+" of the plan, "+decided, changes)
+		given := decided
+		if given == unknownEndpoint {
+			given = "which is the address of the first control plane"
+		}
+
+		problem := blame(planned, operatorPatches(all), node, "overrides "+o.what+" of the plan, "+given, changes)
 		problem.Remedy = o.remedy
 
 		// What holds for the cluster is not one thing here and another there.

@@ -200,7 +200,7 @@ func TestFamilyOfNetworks(t *testing.T) {
 			want: "cluster.patches[0]: the first networks of pods and services must be of the IP version of network.cidr " +
 				"10.0.0.0/16" + end,
 			ofThePatches: "cluster.patches[0]: the first networks of pods and services must be of the IP version of " +
-				"network.cidr 192.0.2.0/24" + end,
+				"network.cidr 10.0.0.0/16" + end,
 		},
 		"IPv6": {v6: true, want: own},
 		"IPv6 with services": {

@@ -125,6 +125,9 @@ func Identity(c talosconfig.Provider) (name string, role spec.Role) {
 	return name, role
 }
 
+// unknownEndpoint stands for an endpoint that is not known yet. No message shows it.
+const unknownEndpoint = "https://endpoint.invalid:6443"
+
 func generateBase(p *plan.Plan, role spec.Role) (talosconfig.Provider, error) {
 	bundle, err := throwAway()
 	if err != nil {
@@ -144,7 +147,7 @@ func render(p *plan.Plan, role spec.Role, bundle *secrets.Bundle) (talosconfig.P
 	endpoint := p.Endpoint
 	if endpoint == "" {
 		// It will be known when the first control plane is.
-		endpoint = "https://endpoint.invalid:6443"
+		endpoint = unknownEndpoint
 	}
 
 	in, err := generate.NewInput(p.Cluster, endpoint, strings.TrimPrefix(p.Kubernetes, "v"),

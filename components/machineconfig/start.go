@@ -90,7 +90,7 @@ func startFaults(p *plan.Plan, cfg talosconfig.Provider) []string {
 		faults = append(faults, kubeletField(field)+"KubeletConfiguration has another type of value there")
 	}
 
-	if plan.Minor(p.Talos) <= libraryTalos {
+	if p.Talos != "" && plan.Minor(p.Talos) <= libraryTalos {
 		for _, field := range unknown {
 			faults = append(faults, kubeletField(field)+"KubeletConfiguration has no such field")
 		}
@@ -125,8 +125,8 @@ func argFaults(p *plan.Plan, cfg talosconfig.Provider) []string {
 	for _, c := range components(cfg) {
 		for _, name := range slices.Sorted(maps.Keys(c.args)) {
 			if argsDenied(c.name, name, plan.Minor(p.Talos)) {
-				faults = append(faults, fmt.Sprintf("Talos %s does not start %s with %s.%s: it sets that argument itself",
-					p.Talos, c.name, c.key, name))
+				faults = append(faults, fmt.Sprintf("%s does not start %s with %s.%s: it sets that argument itself",
+					strings.TrimSpace("Talos "+p.Talos), c.name, c.key, name))
 			}
 		}
 
@@ -180,7 +180,7 @@ func startDoubts(p *plan.Plan, node plan.Node, cfg talosconfig.Provider) []strin
 		}
 	}
 
-	doubts = append(doubts, pluginDoubts(cfg)...)
+	doubts = slices.Concat(doubts, pluginDoubts(cfg), sealingDoubts(p, node, cfg))
 
 	// A later contract has Talos refuse them.
 	if len(cfg.Machine().Install().ExtraKernelArgs()) > 0 && bootsUKI(p, node) {

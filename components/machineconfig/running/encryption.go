@@ -10,9 +10,9 @@ import (
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
-	"github.com/siderolabs/talos/pkg/machinery/constants"
 	blockres "github.com/siderolabs/talos/pkg/machinery/resources/block"
 
+	"talos-proxmox/components/machineconfig"
 	"talos-proxmox/components/spec"
 )
 
@@ -127,40 +127,15 @@ func openedWith(status blockres.VolumeStatusSpec, is []volumeKey) []volumeKey {
 func keysOfVolumes(cfg talosconfig.Provider) map[string][]volumeKey {
 	all := map[string][]volumeKey{}
 
-	for _, id := range slices.Concat(
-		[]string{constants.StatePartitionLabel, constants.EphemeralPartitionLabel, constants.ImageCachePartitionLabel},
-		config.PromotableSystemVolumeNames,
-	) {
-		volume, there := cfg.Volumes().ByName(id)
-		encryption := volume.Encryption()
-
-		if encryption == nil && cfg.Machine() != nil {
-			encryption = cfg.Machine().SystemDiskEncryption().Get(id)
-		}
-
-		// Every node has these two, whether they are configured or not.
-		if there || id == constants.StatePartitionLabel || id == constants.EphemeralPartitionLabel {
-			all[id] = volumeKeys(encryption)
-		}
-	}
-
-	for _, volume := range cfg.UserVolumeConfigs() {
-		all[constants.UserVolumePrefix+volume.Name()] = volumeKeys(volume.Encryption())
-	}
-
-	for _, volume := range cfg.RawVolumeConfigs() {
-		all[constants.RawVolumePrefix+volume.Name()] = volumeKeys(volume.Encryption())
-	}
-
-	for _, volume := range cfg.SwapVolumeConfigs() {
-		all[constants.SwapVolumePrefix+volume.Name()] = volumeKeys(volume.Encryption())
+	for id, encryption := range machineconfig.VolumeEncryption(cfg) {
+		all[id] = volumeKeys(encryption)
 	}
 
 	return all
 }
 
 func volumeKeys(encryption config.EncryptionConfig) []volumeKey {
-	if encryption == nil || encryption.Provider() == blockres.EncryptionProviderNone {
+	if encryption == nil {
 		return nil
 	}
 

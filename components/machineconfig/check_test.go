@@ -298,7 +298,6 @@ func TestExternalIsNotChecked(t *testing.T) {
 	}
 }
 
-// TestUnknownEndpoint: where the endpoint is not known in advance, everything else is checked all the same.
 // TestK3sManifestsAreChecked: K3s nodes have no machine configuration, and manifests all the same.
 func TestK3sManifestsAreChecked(t *testing.T) {
 	_, err := Check(&plan.Plan{
@@ -308,6 +307,7 @@ func TestK3sManifestsAreChecked(t *testing.T) {
 	require.ErrorContains(t, err, "cluster.manifests[0]: must be Kubernetes manifests: document 1 has no apiVersion")
 }
 
+// TestUnknownEndpoint: where the endpoint is not known in advance, everything else is checked all the same.
 func TestUnknownEndpoint(t *testing.T) {
 	s := patched(plantest.Talos112, "", "", "")
 	s.Image.Factory.Extensions = []string{plan.GuestAgent}

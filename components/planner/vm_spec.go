@@ -372,13 +372,14 @@ func (r *resolver) checkBallooning(path string, own, s spec.VMSpec) {
 	switch {
 	case least == nil && *s.Ballooning && s.MemoryMiB != nil:
 		r.Problems.Add(path+".ballooning", "has no effect without minimumMemoryMiB", "true", fmt.Sprintf(
-			"set the memory that the VM keeps (all of it: %d), or set ballooning: false", *s.MemoryMiB))
+			"set the memory that the VM keeps, which is less than memoryMiB, %d, or set ballooning: false", *s.MemoryMiB))
 	case least == nil, !*s.Ballooning && own.MinimumMemoryMiB == nil:
 	case !*s.Ballooning:
 		r.Problems.Add(path+".minimumMemoryMiB", "needs ballooning: true", strconv.Itoa(*least), "add that, or leave it out")
-	case s.MemoryMiB != nil && *least > *s.MemoryMiB:
-		r.Problems.Add(path+".minimumMemoryMiB", fmt.Sprintf("must be at most memoryMiB, %d", *s.MemoryMiB),
-			strconv.Itoa(*least), "lower it")
+	case s.MemoryMiB != nil && *least >= *s.MemoryMiB:
+		r.Problems.Add(path+".minimumMemoryMiB", fmt.Sprintf("must be less than memoryMiB, %d: ballooning would give "+
+			"nothing back", *s.MemoryMiB), strconv.Itoa(*least),
+			"lower it, or set ballooning: false, for which a VM that runs restarts")
 	}
 }
 

@@ -56,7 +56,12 @@ func TestBallooningOfDefaults(t *testing.T) {
 		"no minimum": {
 			defaults: spec.VMSpec{Ballooning: new(true)}, pool: workersWith(not),
 			want: []string{"pools.control.ballooning: has no effect without minimumMemoryMiB (given: true); set the memory " +
-				"that the VM keeps (all of it: 4096), or set ballooning: false"},
+				"that the VM keeps, which is less than memoryMiB, 4096, or set ballooning: false"},
+		},
+		"all of its memory": {
+			defaults: balloons, pool: workersWith(spec.VMSpec{MinimumMemoryMiB: new(4096)}),
+			want: []string{"pools.worker.minimumMemoryMiB: must be less than memoryMiB, 4096: ballooning would give nothing " +
+				"back (given: 4096); lower it, or set ballooning: false, for which a VM that runs restarts"},
 		},
 		"a GPU": {
 			defaults: balloons, pool: gpu(spec.VMSpec{}),

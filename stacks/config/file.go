@@ -76,7 +76,7 @@ func valuesIn(text []byte) (map[string]string, spec.Problems, error) {
 		return nil, nil, err
 	}
 
-	misplaced, err := outside(text)
+	misplaced, err := outside(text, Project)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,8 +92,8 @@ func valuesIn(text []byte) (map[string]string, spec.Problems, error) {
 }
 
 // outside are the keys of a configuration that a stack file does not have below config, so that Pulumi passes over
-// them. It has an environment of its own there.
-func outside(text []byte) (spec.Problems, error) {
+// them: known ones, and all of the project's namespace. It has an environment of its own there.
+func outside(text []byte, project string) (spec.Problems, error) {
 	known, err := schema.KeyTypes()
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func outside(text []byte) (spec.Problems, error) {
 
 	for _, key := range slices.Sorted(maps.Keys(file)) {
 		name := key[strings.Index(key, ":")+1:]
-		if _, ours := known[name]; ours && key != "environment" {
+		if _, ours := known[name]; ours && key != "environment" || strings.HasPrefix(key, project+":") {
 			problems.Add(key, "is outside of config, where Pulumi ignores it", "", "move it below config")
 		}
 	}

@@ -56,7 +56,7 @@ func Load(ctx *pulumi.Context, root string) (Config, error) {
 	lost = append(lost, otherNamespaces(given, ctx.Project(), known)...)
 	// Where the stack's file is another one, there is nothing to say of this.
 	if text, err := os.ReadFile(stackFileOf(root, ctx.Stack())); err == nil {
-		misplaced, err := outside(text)
+		misplaced, err := outside(text, ctx.Project())
 		if err != nil {
 			return Config{}, err
 		}

@@ -25,6 +25,9 @@ func ClusterNetworks(cfg talosconfig.Provider) string {
 	return strings.Join(names, ", ")
 }
 
+// everything says that a network holds all addresses of its IP version, which a requirement refuses.
+func everything(p netip.Prefix) bool { return p.IsValid() && p.Bits() == 0 }
+
 // clusterNetworksOf are the networks of pods and services; Talos refuses other texts by itself.
 func clusterNetworksOf(cfg talosconfig.Provider) (pods, services []netip.Prefix) {
 	n := cfg.K8sNetworkConfig()
@@ -33,7 +36,7 @@ func clusterNetworksOf(cfg talosconfig.Provider) (pods, services []netip.Prefix)
 	}
 
 	valid := func(all []netip.Prefix) []netip.Prefix {
-		return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return !p.IsValid() })
+		return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return !p.IsValid() || everything(p) })
 	}
 
 	return valid(n.PodCIDRs()), valid(n.ServiceCIDRs())

@@ -121,6 +121,18 @@ func TestOverrides(t *testing.T) {
 			problem: "cluster.patches[0]: the networks of pods and services must not hold that of the nodes, " +
 				"network.cidr 10.0.0.0/16" + ofCluster + "correct the patch",
 		},
+		"subnets of all": {
+			patch: "cluster: {network: {podSubnets: [0.0.0.0/0]}}", path: "cluster.patches[0]",
+			problem: "cluster.patches[0]: the networks of pods and services must not be the whole of the Internet" +
+				ofCluster + "correct the patch",
+			warning: "cluster.patches[0]: overrides the networks of pods and services of the plan, 10.244.0.0/16, " +
+				"10.96.0.0/12" + ofCluster + "a running cluster keeps its networks: change them only before the cluster is created",
+		},
+		"subnets of all of IPv6": {
+			patch: "cluster: {network: {podSubnets: [10.244.0.0/16, '::/0']}}", path: "cluster.patches[0]",
+			problem: "cluster.patches[0]: the networks of pods and services must not be the whole of the Internet" +
+				ofCluster + "correct the patch",
+		},
 		"hostname": {
 			patch: "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: other\n",
 		},

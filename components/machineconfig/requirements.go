@@ -145,6 +145,14 @@ func kubeSpan(cfg talosconfig.Provider) bool {
 func clusterNetworks(p *plan.Plan) []requirement {
 	return []requirement{
 		{
+			rule: "the networks of pods and services must not be the whole of the Internet",
+			broken: func(cfg talosconfig.Provider) bool {
+				n := cfg.K8sNetworkConfig()
+
+				return n != nil && slices.ContainsFunc(slices.Concat(n.PodCIDRs(), n.ServiceCIDRs()), everything)
+			},
+		},
+		{
 			rule: "the first networks of pods and services must be of the IP version of network.cidr " + p.Network.String() +
 				": the Kubernetes API server does not start with others",
 			unpatched: spec.Problem{

@@ -29,6 +29,13 @@ func (r *resolver) checkFirewall(p *plan.Plan) {
 	r.apiFrom = r.Prefixes("firewall.apiFrom", f.APIFrom, r.network)
 	names := map[string]bool{}
 
+	for i, from := range r.apiFrom {
+		if p.Firewall && from.IsValid() && from.Bits() == 0 {
+			r.Warn(checks.At("firewall.apiFrom", i), "lets every address reach "+r.managed(), from.String(),
+				"name the networks that need it")
+		}
+	}
+
 	if _, given := r.Spec.Cluster.CNI.Values["ipam"]; given && *f.Enabled {
 		r.Warn("cluster.cni.values.ipam", "may give pods addresses that the firewalls block: they allow "+
 			constants.DefaultIPv4PodCIDR, "",
@@ -80,6 +87,15 @@ func (r *resolver) checkFirewall(p *plan.Plan) {
 			"change how Cilium carries traffic between nodes, and the firewalls allow only its VXLAN", "",
 			"name the ports in firewall.open")
 	}
+}
+
+// managed is what firewall.apiFrom opens.
+func (r *resolver) managed() string {
+	if r.IsK3s() {
+		return "the Kubernetes API, and SSH of the nodes"
+	}
+
+	return "the Talos and Kubernetes APIs"
 }
 
 // ownTransport says whether values of Cilium change what passes between nodes.

@@ -29,6 +29,13 @@ func TestK3sNetworks(t *testing.T) {
 				"k3s.serviceCIDR: must be the network's first address (given: 10.101.7.0/16); write 10.101.0.0/16",
 			},
 		},
+		"everything": {
+			pods: "0.0.0.0/0", services: "::/0",
+			want: []string{
+				"k3s.clusterCIDR: must not be the whole of the Internet (given: 0.0.0.0/0); write it like 10.42.0.0/16",
+				"k3s.serviceCIDR: must not be the whole of the Internet (given: ::/0); write it like 10.43.0.0/16",
+			},
+		},
 		"too small": {
 			pods: "10.100.0.0/25", services: "10.101.0.0/30",
 			want: []string{

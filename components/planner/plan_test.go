@@ -670,3 +670,17 @@ func TestCiliumPools(t *testing.T) {
 		}
 	}
 }
+
+// TestAPIForAll: a firewall that lets everybody in is worth a word.
+func TestAPIForAll(t *testing.T) {
+	s := small().scheduling()
+	s.Firewall.Enabled, s.Firewall.APIFrom = new(true), []string{"10.0.0.0/8", "0.0.0.0/0"}
+
+	want := []spec.Problem{{
+		Path: "firewall.apiFrom[1]", Rule: "lets every address reach the Talos and Kubernetes APIs", Value: "0.0.0.0/0",
+		Remedy: "name the networks that need it",
+	}}
+	if diff := cmp.Diff(want, placed(t, s).Warnings); diff != "" {
+		t.Error(diff)
+	}
+}

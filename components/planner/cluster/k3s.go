@@ -156,6 +156,8 @@ func (r *Resolver) k3sNetwork(path, text string, fallback netip.Prefix) netip.Pr
 		r.Problems.Add(path, "must be one network in CIDR form", text, "write it like "+fallback.String())
 	case prefix != prefix.Masked():
 		r.Problems.Add(path, "must be the network's first address", text, "write "+prefix.Masked().String())
+	case prefix.Bits() == 0:
+		r.Problems.Add(path, "must not be the whole of the Internet", text, "write it like "+fallback.String())
 	default:
 		return prefix
 	}

@@ -34,6 +34,9 @@ const (
 	LeastDiskGiB = 10
 )
 
+// LeastK3sServerCores are the processors that K3s asks of a server (K3s: Requirements). Agents need one.
+const LeastK3sServerCores = 2
+
 // The major versions of Proxmox VE that are supported.
 const (
 	// OldestProxmox is the first.

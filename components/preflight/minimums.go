@@ -13,7 +13,9 @@ import (
 // that run stay.
 func (c *checker) checkMinimums(context.Context) error {
 	if c.Plan.Distribution == spec.DistributionK3s {
-		return nil // the plan refuses them
+		c.checkK3sMinimums()
+
+		return nil
 	}
 
 	for _, n := range c.Plan.ControlPlanes() {
@@ -39,4 +41,16 @@ func (c *checker) checkMinimums(context.Context) error {
 	}
 
 	return nil
+}
+
+// checkK3sMinimums warns of new servers with less processors than K3s asks for, with which they run slowly. What memory
+// it asks for, the plan requires.
+func (c *checker) checkK3sMinimums() {
+	for _, n := range c.Plan.ControlPlanes() {
+		if c.Absent[n.VMID] && n.Cores > 0 && n.Cores < plan.LeastK3sServerCores {
+			c.Warnings.Add("pools."+n.Pool+".cores",
+				fmt.Sprintf("is below the minimum that K3s requires for a server, %d", plan.LeastK3sServerCores),
+				strconv.Itoa(n.Cores), "raise it")
+		}
+	}
 }

@@ -52,6 +52,16 @@ func Minor(version string) uint64 {
 	return v.Minor
 }
 
+// Major is the first number of a version, 0 of what is no version.
+func Major(version string) uint64 {
+	v, _ := semver.ParseTolerant(version) // the zero version with an error
+
+	return v.Major
+}
+
+// OnlyMajor is the major version of Talos, Kubernetes, K3s and Cilium; what is known of minor versions is of this one.
+const OnlyMajor = 1
+
 // NewestContract is the newest version contract that nodes are configured with, a minor version of Talos: the Talos
 // provider of the SDK holds Talos' library of 1.12, and takes no documents that came later. Later versions of Talos
 // take the settings of 1.12.

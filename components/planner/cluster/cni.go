@@ -52,6 +52,7 @@ func (r *Resolver) checkCilium(p *plan.Plan) {
 
 	v, ok := r.version("cluster.cni.version", c.Version, "1.18.4")
 	p.CNIVersion = strings.TrimPrefix(v, "v")
+	ok = ok && r.checkMajor("cluster.cni.version", c.Version, "1.18.4")
 
 	if ok && plan.Minor(v) < 16 {
 		r.Problems.Add("cluster.cni.version", "must be 1.16 or later: nothing older can be installed", c.Version, "raise it")

@@ -133,6 +133,7 @@ func (r *Resolver) k3sVersion() string {
 		r.Problems.Add(path, "is required with cluster.kind k3s", "", "set it, for example to v1.34.2+k3s1")
 	case m == nil:
 		r.Problems.Add(path, "must be a full version of K3s", given, "write it like v1.34.2+k3s1")
+	case !r.checkMajor(path, given, "v1.34.2+k3s1"):
 	case plan.Minor(m[2]) < plan.OldestK3s:
 		r.Problems.Add(path, fmt.Sprintf("must be 1.%d or later: older ones are not supported", plan.OldestK3s), given,
 			"raise it")

@@ -28,6 +28,8 @@ func (r *Resolver) versions() (talos, kubernetes string) {
 	}
 
 	kubernetes, okKubernetes := r.version("cluster.versions.kubernetes", v.Kubernetes, "v1.34.2")
+	okKubernetes = okKubernetes && r.checkMajor("cluster.versions.kubernetes", v.Kubernetes, "v1.34.2")
+
 	if !ok || !okKubernetes {
 		return talos, kubernetes
 	}
@@ -65,6 +67,8 @@ func (r *Resolver) contract(talos string) string {
 	}
 
 	contract, ok := r.version(path, given, "v1.12.4")
+	ok = ok && r.checkMajor(path, given, "v1.12.4")
+
 	if ok && plan.Minor(contract) > plan.Minor(talos) {
 		r.Problems.Add(path, "must not be later than cluster.versions.talos, "+talos, given, "upgrade first")
 	} else if ok && plan.Minor(contract) > plan.NewestContract {
@@ -81,6 +85,7 @@ func (r *Resolver) checkTalos(version string, configured bool) bool {
 	const path = "cluster.versions.talos"
 
 	switch m := plan.Minor(version); {
+	case configured && !r.checkMajor(path, version, "v1.12.4"):
 	case m < plan.OldestTalos && configured:
 		r.Problems.Add(path, fmt.Sprintf("must be 1.%d or later: older ones are not supported", plan.OldestTalos), version,
 			"raise it")
@@ -94,6 +99,17 @@ func (r *Resolver) checkTalos(version string, configured bool) bool {
 	}
 
 	return false
+}
+
+// checkMajor holds a version to the major version that there is.
+func (r *Resolver) checkMajor(path, given, example string) bool {
+	known := plan.Major(given) == plan.OnlyMajor
+	if !known {
+		r.Problems.Add(path, fmt.Sprintf("must be of major version %d: no other is supported", plan.OnlyMajor), given,
+			"write it like "+example)
+	}
+
+	return known
 }
 
 func (r *Resolver) version(path, given, example string) (string, bool) {

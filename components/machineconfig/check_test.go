@@ -438,8 +438,8 @@ func TestQuotedValues(t *testing.T) {
 func TestCheckPatchesSaysNothingUntrue(t *testing.T) {
 	t.Parallel()
 
-	s := patched(spec.Versions{}, "cluster: {controlPlane: {endpoint: 'https://10.0.0.11:6443'}, network: {cni: {name: none}, "+
-		"podSubnets: [192.0.0.0/16]}, apiServer: {extraArgs: {feature-gates: ElasticIndexedJob=true}}}", "",
+	s := patched(spec.Versions{}, "cluster: {controlPlane: {endpoint: 'https://10.0.0.11:6443'}, network: {cni: "+
+		"{name: none}, podSubnets: [192.0.0.0/16]}, apiServer: {extraArgs: {feature-gates: ElasticIndexedJob=true}}}", "",
 		"apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: other\n")
 	s.Cluster.CNI.Name = "calico"
 
@@ -478,12 +478,13 @@ func TestOverriddenUnknownEndpoint(t *testing.T) {
 	s.Image.Schematic = &spec.Schematic{Extensions: []string{plan.GuestAgent}}
 	s.Pools = map[string]spec.Pool{"control": {Role: spec.RoleControlPlane, Count: new(1)}}
 	s.Cluster.Patches = []spec.Patch{{
-		Path: "cluster.patches[0]", Origin: "own.yaml", Text: "cluster: {controlPlane: {endpoint: 'https://k.example.com:6443'}}",
+		Path: "cluster.patches[0]", Origin: "own.yaml",
+		Text: "cluster: {controlPlane: {endpoint: 'https://k.example.com:6443'}}",
 	}}
 
 	_, err := Check(plantest.New(t, s))
-	require.EqualError(t, err, "the configuration has 1 problem:\n  - cluster.patches[0]: overrides the endpoint of the plan, "+
-		"which is the address of the first control plane (given: own.yaml, for home-control-1); leave it out of the patch, "+
+	require.EqualError(t, err, "the configuration has 1 problem:\n  - cluster.patches[0]: overrides the endpoint of the "+
+		"plan, which is the address of the first control plane (given: own.yaml, for home-control-1); leave it out of the patch, "+
 		"and use cluster.endpoint")
 }
 

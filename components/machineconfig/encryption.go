@@ -71,21 +71,21 @@ func sealed(cfg talosconfig.Provider) (some, all bool) {
 	return some, all
 }
 
-// sealingLacks says what a node lacks to seal keys with a TPM, as with cluster.encryption "tpm"; nil: nothing. The public
-// key that Talos seals with is in the images for SecureBoot only.
-func sealingLacks(pool plan.PlannedPool, node plan.Node) []string {
-	var lacks []string
+// missingForSealing says what a node lacks to seal keys with a TPM, as with cluster.encryption "tpm"; nil: nothing. The
+// public key that Talos seals with is in the images for SecureBoot only.
+func missingForSealing(pool plan.PlannedPool, node plan.Node) []string {
+	var missing []string
 
 	if !pool.Image.SecureBoot {
-		lacks = append(lacks, "keys of volumes are sealed with a TPM, which needs image.secureBoot: Talos seals keys only "+
-			"when it was booted with SecureBoot")
+		missing = append(missing, "keys of volumes are sealed with a TPM, which needs image.secureBoot: Talos seals keys "+
+			"only when it was booted with SecureBoot")
 	}
 
 	if !node.TPM {
-		lacks = append(lacks, "keys of volumes are sealed with a TPM, which needs tpm: true in the pool or in defaults")
+		missing = append(missing, "keys of volumes are sealed with a TPM, which needs tpm: true in the pool or in defaults")
 	}
 
-	return lacks
+	return missing
 }
 
 // sealingRequirements are of a node whose volumes have no other key. What is in a template, only its owner knows.
@@ -96,7 +96,7 @@ func sealingRequirements(p *plan.Plan, pool plan.PlannedPool, node plan.Node) []
 
 	var all []requirement
 
-	for _, rule := range sealingLacks(pool, node) {
+	for _, rule := range missingForSealing(pool, node) {
 		all = append(all, requirement{rule: rule, broken: func(cfg talosconfig.Provider) bool {
 			_, only := sealed(cfg)
 
@@ -114,5 +114,5 @@ func sealingDoubts(p *plan.Plan, node plan.Node, cfg talosconfig.Provider) []str
 		return nil
 	}
 
-	return sealingLacks(p.PoolOf(node), node)
+	return missingForSealing(p.PoolOf(node), node)
 }

@@ -671,7 +671,7 @@ func TestCiliumPools(t *testing.T) {
 	}
 }
 
-// TestAPIForAll: a firewall that lets everybody in is worth a word.
+// TestAPIForAll: a firewall that lets every address in is warned of.
 func TestAPIForAll(t *testing.T) {
 	s := small().scheduling()
 	s.Firewall.Enabled, s.Firewall.APIFrom = new(true), []string{"10.0.0.0/8", "0.0.0.0/0"}

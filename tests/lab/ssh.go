@@ -30,7 +30,8 @@ type SSH struct {
 // SSH is the login to all hosts.
 func (l *Lab) SSH() SSH { return l.login }
 
-// SSHAddress is where a host's SSH server is, invalid for a host that is not there. All hosts have the same port.
+// SSHAddress is where a host's SSH server is, invalid for a host that is not there. All hosts have the same port: 22, or
+// another where whoever runs the lab may not open that one.
 func (l *Lab) SSHAddress(host string) netip.AddrPort { return l.ssh[host] }
 
 // SSHHostKey is the public key that the SSH servers of all hosts show.
@@ -103,13 +104,21 @@ func (s *SSH) key() (string, error) {
 	return string(ssh.MarshalAuthorizedKey(signer.PublicKey())), nil
 }
 
-// listenAll opens one and the same port on all hosts' addresses: clients are told of one port only.
+// sshPort is what clients try that are told of no port.
+const sshPort = 22
+
+// listenAll opens one and the same port on all hosts' addresses: clients are told of one port only. It is that of every
+// Proxmox VE host where that can be had, which takes root's rights and that no server listens on all addresses.
 func listenAll(hosts []Host) (map[string]net.Listener, error) {
+	if found, err := listenOnce(hosts, sshPort); err == nil {
+		return found, nil
+	}
+
 	var last error
 
 	for range 50 {
 		var found map[string]net.Listener
-		if found, last = listenOnce(hosts); last == nil {
+		if found, last = listenOnce(hosts, 0); last == nil {
 			return found, nil
 		}
 	}
@@ -117,8 +126,9 @@ func listenAll(hosts []Host) (map[string]net.Listener, error) {
 	return nil, fmt.Errorf("no port is free on all hosts: %w", last)
 }
 
-func listenOnce(hosts []Host) (map[string]net.Listener, error) {
-	found, port := map[string]net.Listener{}, uint16(0)
+// listenOnce opens the port, or for 0 one that is free on the first host.
+func listenOnce(hosts []Host, port uint16) (map[string]net.Listener, error) {
+	found := map[string]net.Listener{}
 
 	for _, h := range hosts {
 		if !h.Address.IsLoopback() {

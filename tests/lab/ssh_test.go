@@ -3,6 +3,8 @@ package lab_test
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -316,4 +318,33 @@ func TestFaultsOfAHost(t *testing.T) {
 	plant("^login", journal.Reset)
 	_, err = shell(t, l, byKey(t, l), "pvesm apiinfo")
 	require.Error(t, err)
+}
+
+// TestThePortOfSSH: clients that are told of no port find the hosts, where that port can be had.
+func TestThePortOfSSH(t *testing.T) {
+	r, err := lab.ReserveNetwork(16)
+	require.NoError(t, err)
+
+	first := r.Network().Addr().As4()
+	host := netip.AddrPortFrom(netip.AddrFrom4([4]byte{first[0], first[1], 1, 1}), 22)
+
+	other, err := net.Listen("tcp4", host.String())
+	if err != nil {
+		require.NoError(t, r.Close())
+		t.Skipf("no server can be had at that port: %v", err)
+	}
+
+	defer other.Close()
+
+	l, _ := start(t, func(c *lab.Config) { c.Network, c.Hosts[0].Address = r, host.Addr() })
+	require.NotEqual(t, host, l.SSHAddress("pve"), "another server is there")
+
+	_, err = shell(t, l, byKey(t, l), "pvesm apiinfo")
+	require.NoError(t, err)
+
+	l, _ = start(t)
+	require.Equal(t, host.Port(), l.SSHAddress("pve").Port())
+
+	_, err = shell(t, l, byKey(t, l), "pvesm apiinfo")
+	require.NoError(t, err)
 }

@@ -233,6 +233,8 @@ func (f *Factory) route(w http.ResponseWriter, r *http.Request, call string) {
 	switch {
 	case r.Method == http.MethodPost && len(p) == 1 && p[0] == "schematics":
 		f.create(w, r)
+	case r.Method == http.MethodGet && len(p) == 2 && p[0] == "schematics":
+		f.show(w, p[1])
 	case r.Method == http.MethodGet && len(p) == 1 && p[0] == "versions":
 		writeJSON(w, f.opts.Versions)
 	case read && len(p) == 1 && p[0] == "healthz":
@@ -277,7 +279,19 @@ func (f *Factory) create(w http.ResponseWriter, r *http.Request) {
 
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
-	writeJSON(w, map[string]string{"id": f.Add(s)})
+	writeJSON(w, map[string]string{"id": f.Add(s), "schematic": string(s.text())})
+}
+
+// show answers with a schematic as it is kept (image-factory: internal/frontend/http, configuration.go).
+func (f *Factory) show(w http.ResponseWriter, id string) {
+	s, ok := f.Schematic(id)
+	if !ok {
+		http.Error(w, "schematic not found", http.StatusNotFound)
+		return
+	}
+
+	w.Header().Set("Content-Type", "application/yaml")
+	_, _ = w.Write(s.text())
 }
 
 func writeJSON(w http.ResponseWriter, v any) {

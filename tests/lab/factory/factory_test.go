@@ -27,6 +27,37 @@ func TestIDs(t *testing.T) {
 	}
 }
 
+// TestSchematicsAreShown: newer clients compare what they asked for with what the factory has kept.
+func TestSchematicsAreShown(t *testing.T) {
+	_, c := start(t, factory.Options{})
+
+	code, body := c.do(http.MethodPost, "/schematics",
+		"customization: {systemExtensions: {officialExtensions: [siderolabs/qemu-guest-agent]}, extraKernelArgs: [net.ifnames=0]}")
+	require.Equal(t, http.StatusCreated, code)
+
+	var reply struct{ ID, Schematic string }
+	require.NoError(t, json.Unmarshal([]byte(body), &reply))
+	require.Equal(t, `customization:
+    extraKernelArgs:
+        - net.ifnames=0
+    systemExtensions:
+        officialExtensions:
+            - siderolabs/qemu-guest-agent
+`, reply.Schematic)
+
+	code, body = c.do(http.MethodGet, "/schematics/"+reply.ID, "")
+	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, reply.Schematic, body)
+
+	code, body = c.do(http.MethodGet, "/schematics/"+factory.Plain, "")
+	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, "customization: {}\n", body)
+
+	code, body = c.do(http.MethodGet, "/schematics/"+strings.Repeat("0", 64), "")
+	require.Equal(t, http.StatusNotFound, code)
+	require.Equal(t, "schematic not found\n", body)
+}
+
 type client struct {
 	*testing.T
 	url string

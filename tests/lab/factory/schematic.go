@@ -95,14 +95,19 @@ func Parse(data []byte) (*Schematic, error) {
 	return &s, nil
 }
 
-// ID is the hash of the canonical text.
-func (s *Schematic) ID() string {
+// text is the canonical one.
+func (s *Schematic) text() []byte {
 	text, err := yaml.Marshal(s)
 	if err != nil {
 		panic(err) // it holds nothing but what YAML can say
 	}
 
-	sum := sha256.Sum256(text)
+	return text
+}
+
+// ID is the hash of the canonical text.
+func (s *Schematic) ID() string {
+	sum := sha256.Sum256(s.text())
 
 	return hex.EncodeToString(sum[:])
 }

@@ -250,7 +250,7 @@ func (w *World) copyVM(t *task, source, v *vm, r CloneRequest, full bool) error 
 	}
 
 	if r.Description != "" {
-		conf["description"] = r.Description
+		conf["description"] = description(r.Description)
 	}
 
 	v.conf = conf

@@ -52,6 +52,22 @@ func TestValuesComeBackAsProxmoxKeepsThem(t *testing.T) {
 	}, conf)
 }
 
+// TestTheEndOfADescription: white space ends no description, and stays at the end of its other lines.
+func TestTheEndOfADescription(t *testing.T) {
+	w, _ := newWorld(t)
+	create(t, w, 100, "cores 1")
+
+	for text, want := range map[string]string{
+		"# Node  \nof a cluster  ": "# Node  \nof a cluster", "one\r\n\t\n": "one", " one": " one",
+	} {
+		require.NoError(t, update(w, 100, "description "+text))
+		require.Equal(t, want, config(t, w, "pve1", 100)["description"])
+	}
+
+	clone(t, w, world.CloneRequest{NewID: 101, Description: "a clone \n"})
+	require.Equal(t, "a clone", config(t, w, "pve1", 101)["description"])
+}
+
 func TestBootOrderOfAVMWithoutOne(t *testing.T) {
 	w, _ := newWorld(t)
 	create(t, w, 100, "scsi1 tank:1", "scsi0 tank:1", "ide2 none,media=cdrom", "net1 virtio,bridge=vmbr0")

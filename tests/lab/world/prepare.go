@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // prepare checks settings before anything is done with them, in the order in which Proxmox VE does: each value by its
@@ -113,11 +114,15 @@ func (w *World) normalise(key, value string) (string, error) {
 
 		return value, nil
 	case key == "description":
-		return strings.TrimRight(value, "\n"), nil
+		return description(value), nil
 	default:
 		return value, nil
 	}
 }
+
+// description is what is left of one: reading a configuration takes the white space from its end (qemu-server:
+// QemuServer.pm, parse_vm_config).
+func description(value string) string { return strings.TrimRightFunc(value, unicode.IsSpace) }
 
 // mayChange asks for the privilege to change a setting; some only root@pam may set, in person and not through a token. Who
 // creates a VM with drives needs the privileges of their storages alone.

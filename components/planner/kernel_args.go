@@ -28,16 +28,20 @@ func (r *resolver) inMeta() bool {
 		s.Network.Addressing == spec.AddressingStatic
 }
 
+// checkKernelArgs quotes the argument that is wrong, and none that is next to it: that may be a token.
 func (r *resolver) checkKernelArgs(path string, args []string) {
 	for i, arg := range args {
-		switch fields := strings.Fields(arg); {
+		fields := strings.Fields(arg)
+		renames := slices.IndexFunc(fields,
+			func(f string) bool { return strings.HasPrefix(f, "net.ifnames=") && f != oldNames })
+
+		switch {
 		case len(fields) == 0:
 			r.Problems.Add(checks.At(path, i), "must be a kernel argument", arg, "write it like console=ttyS0, or leave it out")
-		case r.inMeta() && slices.ContainsFunc(fields,
-			func(f string) bool { return strings.HasPrefix(f, "net.ifnames=") && f != oldNames }):
+		case r.inMeta() && renames >= 0:
 			r.Problems.Add(checks.At(path, i),
 				"must not rename the network interface eth0, because the address in the image is for that name",
-				arg, "leave it out")
+				fields[renames], "leave it out")
 		case r.Spec.Cluster.Bootstrap != spec.BootstrapExternal:
 			r.checkConfigurationArgs(checks.At(path, i), fields)
 		}

@@ -5,8 +5,9 @@ import "testing"
 func TestHideSecrets(t *testing.T) {
 	for text, want := range map[string]string{
 		"console=ttyS0 net.ifnames=0": "console=ttyS0 net.ifnames=0",
-		"siderolink.api=https://omni.lan:8090?jointoken=abc-1&grpc_tunnel=true": "siderolink.api=https://omni.lan:8090?" +
-			"jointoken=***&grpc_tunnel=true",
+		"siderolink.api=https://omni.lan:8090?jointoken=abc-1&grpc_tunnel=true": "siderolink.api=https://omni.lan:8090?***",
+		"siderolink.api=https://omni.lan:8090?jointoken=***&grpc_tunnel=true":   "siderolink.api=https://omni.lan:8090?***",
+		"talos.config=http://lan/c?t=abc quiet=1 b=c?d":                         "talos.config=http://lan/c?*** quiet=1 b=c?d",
 		"TS_AUTHKEY=tskey-1 x.password=a":                           "TS_AUTHKEY=*** x.password=***",
 		"talos.logging.kernel=tcp://robot:pw@logs.lan:514":          "talos.logging.kernel=tcp://***@logs.lan:514",
 		`x.password="a b" y.psk=a,b;c talos.config.inline=KLUv/QBY`: "x.password=*** y.psk=*** talos.config.inline=***",

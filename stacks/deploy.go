@@ -67,6 +67,8 @@ func DeployAll(ctx *pulumi.Context, configs []Config, opts ...pulumi.ResourceOpt
 	}
 
 	for _, c := range configs {
+		c.OfThisMachine()
+
 		p, found, err := c.Check(nil)
 		if err != nil {
 			return nil, err

@@ -10,7 +10,7 @@ import (
 
 // Program is the whole Pulumi program: load the stack's configuration, deploy it, export the outputs.
 func Program(ctx *pulumi.Context) error {
-	return run(ctx, ctx.RootDirectory(), (*config.Config).OfThisMachine)
+	return run(ctx, ctx.RootDirectory())
 }
 
 // ProgramIn is Program for the Automation API, whose programs are not told where their project is: in the directory

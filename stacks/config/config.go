@@ -60,10 +60,11 @@ type Config struct {
 	Dir string `json:"-"`
 	// Offline is why previews do not ask Proxmox VE; empty: they do.
 	Offline string `json:"-"`
-	// Pipeline says that the program runs in a pipeline, where host keys (proxmox.ssh.hostKeys) are required.
-	Pipeline bool `json:"-"`
+	// Pipeline says that the program runs in a pipeline, where host keys (proxmox.ssh.hostKeys) are required; nil: as
+	// the environment says (OfThisMachine).
+	Pipeline *bool `json:"-"`
 	// KnownHosts is the file of known hosts of the user that runs the provider, which updates add
-	// proxmox.ssh.hostKeys to; empty: none.
+	// proxmox.ssh.hostKeys to; empty: ~/.ssh/known_hosts. os.DevNull keeps nothing.
 	KnownHosts string `json:"-"`
 	// Destroying says that the run destroys the stack, by 'ops run destroy'.
 	Destroying bool `json:"-"`

@@ -22,13 +22,25 @@ func offline() string {
 	return offlineVariable + " is set"
 }
 
-// OfThisMachine sets what the configuration does not say: whether this is a pipeline, and which hosts the provider
+// OfThisMachine sets what the program has not set itself: whether this is a pipeline, and which hosts the provider
 // knows.
 func (c *Config) OfThisMachine() {
-	c.Pipeline = ciutil.IsCI()
+	if c.Pipeline == nil {
+		c.Pipeline = new(inPipeline())
+	}
 
 	// Without a home, the provider remembers no host.
-	if home, err := os.UserHomeDir(); err == nil {
+	if home, err := os.UserHomeDir(); err == nil && c.KnownHosts == "" {
 		c.KnownHosts = filepath.Join(home, ".ssh", "known_hosts")
+	}
+}
+
+// inPipeline knows the systems that Pulumi knows, and those that only set CI, as most do.
+func inPipeline() bool {
+	switch os.Getenv("CI") {
+	case "", "0", "false":
+		return ciutil.IsCI()
+	default:
+		return os.Getenv("PULUMI_DISABLE_CI_DETECTION") == ""
 	}
 }

@@ -114,8 +114,6 @@ func newCluster(ctx *pulumi.Context, name string, in inputs, props pulumi.Map, o
 		return nil, err
 	}
 
-	settings.OfThisMachine()
-
 	c := &cluster{}
 	if err := ctx.RegisterComponentResourceV2(about.ClusterType, name, props, c, options); err != nil {
 		return nil, err

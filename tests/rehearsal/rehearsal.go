@@ -102,8 +102,12 @@ type Rehearsal struct {
 	Destroying atomic.Bool
 }
 
-// told is what the program is told in addition to its configuration.
-func (r *Rehearsal) told(c *stacks.Config) { c.Destroying = c.Destroying || r.Destroying.Load() }
+// told is what the program is told in addition to its configuration. The lab's hosts are not for the file of known
+// hosts of whoever rehearses, and need no host keys, also in a pipeline.
+func (r *Rehearsal) told(c *stacks.Config) {
+	c.Destroying = c.Destroying || r.Destroying.Load()
+	c.Pipeline, c.KnownHosts = new(false), os.DevNull
+}
 
 // Start checks the stack, starts a lab with what the stack expects to find, and opens the rewritten stack in a backend
 // of its own. Nothing is deployed yet. The lab runs until Close, also when ctx ends: tearing down needs it still.

@@ -18,7 +18,7 @@ import (
 )
 
 // LoadFile reads the configuration of a stack file without Pulumi, to show or check it. Secrets are neither decrypted
-// nor asked for: each one that is needed has a stand-in. The error is as Load's.
+// nor asked for: each one that is needed has a stand-in. The error is as Load's, which takes none in plain text either.
 func LoadFile(path string) (Config, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -41,7 +41,10 @@ func LoadText(text []byte, root string) (Config, error) {
 		return Config{}, err
 	}
 
-	return decode(values, Secrets{}, unquoted, root)
+	// What is encrypted has a stand-in.
+	plain := PlainSecrets(values, func(key string) bool { return values[key] == Placeholder })
+
+	return decode(values, Secrets{}, append(plain, unquoted...), root)
 }
 
 // ReadValues returns the values of a stack file as Decode takes them, by key without the namespace, with stand-ins for

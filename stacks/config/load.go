@@ -36,7 +36,7 @@ func Load(ctx *pulumi.Context, root string) (Config, error) {
 		}
 	}
 
-	lost := plainSecrets(ctx, values)
+	lost := PlainSecrets(values, func(key string) bool { return ctx.IsConfigSecret(ctx.Project() + ":" + key) })
 
 	takeKeyFromEnvironment(values)
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"filippo.io/age"
-	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"golang.org/x/crypto/ssh"
 
 	"talos-proxmox/components/k3sconfig"
@@ -36,12 +35,13 @@ var SecretKeys = []string{
 	"gitOpsKey", "ageKey",
 }
 
-// plainSecrets are the secrets that the stack's file holds in plain text, where everyone reads them who reads the file.
-func plainSecrets(ctx *pulumi.Context, values map[string]string) spec.Problems {
+// PlainSecrets are the secrets among values that are in plain text, where everyone reads them who reads the stack's
+// file. encrypted says it of a key.
+func PlainSecrets(values map[string]string, encrypted func(key string) bool) spec.Problems {
 	var ps spec.Problems
 
 	for _, key := range SecretKeys {
-		if values[key] != "" && !ctx.IsConfigSecret(ctx.Project()+":"+key) {
+		if values[key] != "" && !encrypted(key) {
 			ps.Add(key, "is in plain text in the stack's file", "",
 				"run: pulumi config set --secret "+key+", with a new secret if others have seen the file")
 		}

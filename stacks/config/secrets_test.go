@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/pem"
 	"maps"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -98,6 +99,29 @@ func TestSecretKeys(t *testing.T) {
 	}
 
 	require.ElementsMatch(t, keys, SecretKeys)
+}
+
+// TestPlainSecretInFile: what an update refuses is refused where the file is shown or checked, by its key alone.
+func TestPlainSecretInFile(t *testing.T) {
+	text, err := os.ReadFile("../examples/Pulumi.smallest.yaml")
+	require.NoError(t, err)
+
+	for _, key := range SecretKeys {
+		refused := "  - " + key + ": is in plain text in the stack's file; run: pulumi config set --secret " + key
+
+		_, err := LoadText(append(text[:len(text):len(text)], "  talos-proxmox:"+key+": planted-1\n"...), "../examples")
+		require.ErrorContains(t, err, refused)
+		require.NotContains(t, err.Error(), "planted-1")
+
+		// Pulumi takes a key without a namespace for the project's.
+		_, err = LoadText(append(text[:len(text):len(text)], "  "+key+": [planted-1]\n"...), "../examples")
+		require.ErrorContains(t, err, refused)
+
+		_, err = LoadText(append(text[:len(text):len(text)], "  talos-proxmox:"+key+": { secure: v1:x }\n"...), "../examples")
+		if err != nil {
+			require.NotContains(t, err.Error(), "plain text")
+		}
+	}
 }
 
 // TestPrivateKey: what the provider could not use is refused before anything is made, and never quoted.

@@ -87,6 +87,11 @@ func ReadStack(path string) (*Stack, error) {
 		return nil, err
 	}
 
+	plain := config.PlainSecrets(values, func(key string) bool { return values[key] == config.Placeholder })
+	if err := plain.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+
 	policy, err := policyKeys(path)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/shellword"
 )
@@ -218,27 +219,42 @@ func (p *Pulumi) Resources(ctx context.Context) ([]string, error) {
 
 // Config is the stack's configuration as the program reads it: from its file and from environments, secrets decrypted.
 func (p *Pulumi) Config(ctx context.Context) (config.Config, error) {
+	c, _, err := p.configWith(ctx)
+
+	return c, err
+}
+
+// configWith is Config, and the secrets that are in plain text. They are those of who asks: a stack whose file holds one
+// can be backed up.
+func (p *Pulumi) configWith(ctx context.Context) (config.Config, spec.Problems, error) {
 	all, err := p.GetAllConfig(ctx)
 	if err != nil {
-		return config.Config{}, brief(err)
+		return config.Config{}, nil, brief(err)
 	}
 
-	values := map[string]string{}
+	values, encrypted := map[string]string{}, map[string]bool{}
 
 	for key, value := range all {
 		if name, ours := strings.CutPrefix(key, p.project+":"); ours {
-			values[name] = value.Value
+			values[name], encrypted[name] = value.Value, value.Secret
 		}
 	}
 
-	return config.Decode(values, config.Secrets{}, p.Workspace().WorkDir())
+	c, err := config.Decode(values, config.Secrets{}, p.Workspace().WorkDir())
+
+	return c, config.PlainSecrets(values, func(key string) bool { return encrypted[key] }), err
 }
 
 // CheckConfig implements Stack.
 func (p *Pulumi) CheckConfig(ctx context.Context) error {
-	_, err := p.Config(ctx)
+	_, plain, err := p.configWith(ctx)
 
-	return err
+	var invalid spec.Problems
+	if err != nil && !errors.As(err, &invalid) {
+		return err
+	}
+
+	return append(plain, invalid...).Err()
 }
 
 // Answers implements Stack.

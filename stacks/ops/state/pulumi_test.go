@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/stacks/config"
 )
 
 // cli is a CLI that knows the stacks dev, which is selected, and prod.
@@ -99,4 +102,57 @@ func TestErrorsWithoutSecrets(t *testing.T) {
 
 	err = brief(errors.New("it failed\ncode: 1\nstdout: a\nstderr: secret\nb\nstderr: error: why"))
 	require.EqualError(t, err, "it failed: why")
+}
+
+// configured is a CLI that knows the configuration of a stack.
+type configured struct {
+	cli
+	config string
+}
+
+func (c configured) Run(ctx context.Context, dir string, in io.Reader, out, errs []io.Writer, env []string, args ...string,
+) (stdout, stderr string, code int, err error) {
+	if args[0] == "config" {
+		return c.config, "", 0, nil
+	}
+
+	return c.cli.Run(ctx, dir, in, out, errs, env, args...)
+}
+
+// TestPlainSecrets: secrets that 'pulumi up' refuses are refused by a check, and keep no other command from reading the
+// configuration.
+func TestPlainSecrets(t *testing.T) {
+	values, err := config.ReadValues("../../examples/Pulumi.smallest.yaml")
+	require.NoError(t, err)
+
+	values["proxmoxTokenSecret"] = config.Placeholder
+
+	open := func(plain string) *Pulumi {
+		all := map[string]any{}
+		for key, value := range values {
+			all["home:"+key] = map[string]any{"value": value, "secret": key == "proxmoxTokenSecret" && key != plain}
+		}
+
+		if plain != "" {
+			all["home:"+plain] = map[string]any{"value": config.Placeholder, "secret": false}
+		}
+
+		text, err := json.Marshal(all)
+		require.NoError(t, err)
+
+		stack, err := Open(t.Context(), project(t), "prod", auto.Pulumi(configured{cli{new([]string)}, string(text)}))
+		require.NoError(t, err)
+
+		return stack
+	}
+
+	require.NoError(t, open("").CheckConfig(t.Context()))
+
+	for _, key := range config.SecretKeys {
+		require.ErrorContains(t, open(key).CheckConfig(t.Context()),
+			"  - "+key+": is in plain text in the stack's file; run: pulumi config set --secret "+key)
+	}
+
+	_, err = open("proxmoxTokenSecret").Config(t.Context())
+	require.NoError(t, err)
 }

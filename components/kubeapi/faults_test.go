@@ -1,7 +1,12 @@
 package kubeapi
 
 import (
+	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,10 +20,7 @@ func TestFaults(t *testing.T) {
 	const good = `{"kind":"NodeList","apiVersion":"v1","items":[]}`
 
 	half := func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Content-Length", "48")
-		_, _ = w.Write([]byte(good[:20]))
-		_ = http.NewResponseController(w).Flush()
+		begin(w, good)
 
 		panic(http.ErrAbortHandler)
 	}
@@ -83,4 +85,55 @@ func TestFaults(t *testing.T) {
 			assert.Positive(t, asked.Load())
 		})
 	}
+}
+
+// begin writes half of an answer.
+func begin(w http.ResponseWriter, whole string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(whole)))
+	_, _ = w.Write([]byte(whole[:len(whole)/2]))
+	_ = http.NewResponseController(w).Flush()
+}
+
+// TestHeldAnswer: an answer that hangs after its header is waited for as long as one that never begins, and no longer.
+func TestHeldAnswer(t *testing.T) {
+	const good = `{"kind":"NodeList","apiVersion":"v1","items":[]}`
+
+	var asked atomic.Int32
+
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 1 {
+			begin(w, good)
+			<-r.Context().Done()
+
+			return
+		}
+
+		_, _ = w.Write([]byte(good))
+	}))
+	t.Cleanup(server.Close)
+
+	host := strings.TrimPrefix(server.URL, "http://")
+	r := &retry{
+		next: http.DefaultTransport, bound: time.Minute, each: 200 * time.Millisecond, hosts: []string{host},
+		progress: quiet,
+	}
+
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/v1/nodes", nil)
+	require.NoError(t, err)
+
+	reply, err := r.RoundTrip(request)
+	require.NoError(t, err)
+
+	text, err := io.ReadAll(reply.Body)
+	require.NoError(t, errors.Join(err, reply.Body.Close()))
+	assert.Equal(t, good, string(text))
+	assert.EqualValues(t, 2, asked.Load())
+
+	r.bound = 100 * time.Millisecond
+
+	asked.Store(0)
+
+	_, err = r.RoundTrip(request) //nolint:bodyclose // there is none
+	require.ErrorContains(t, err, host+" (no answer)")
 }

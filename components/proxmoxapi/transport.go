@@ -29,7 +29,7 @@ const retryPause = time.Second
 // drops which privilege is missing, and most other failures it takes for an answer with nothing in it. And it takes
 // nothing for an answer of Proxmox VE that is none: a proxy's page, half of a body.
 //
-// A look-up that fails for a reason that may pass is sent again for the grace period. A change is not: see
+// A look-up, or a login, that fails for a reason that may pass is sent again for the grace period. A change is not: see
 // Client.untilAdmitted.
 type transport struct {
 	next http.RoundTripper
@@ -70,6 +70,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
+// repeatable says that a request changes nothing: a look-up, or a login with a password, which makes a ticket.
+func repeatable(r *http.Request) bool {
+	return r.Method == http.MethodGet || r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/access/ticket")
+}
+
 // again says after which pause a request is sent again.
 func (t *transport) again(r *http.Request, err error, taken time.Duration) (time.Duration, bool) {
 	if t.grace == 0 {
@@ -83,7 +88,7 @@ func (t *transport) again(r *http.Request, err error, taken time.Duration) (time
 	)
 
 	switch {
-	case r.Method != http.MethodGet, errors.As(err, new(deniedError)):
+	case !repeatable(r), errors.As(err, new(deniedError)):
 		return 0, false
 	case status && failed.code == http.StatusTooManyRequests && failed.after > 0:
 		return failed.after, taken+failed.after <= t.longest
@@ -106,7 +111,19 @@ func (t *transport) send(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeoutCause(r.Context(), t.timeout, timeoutError(t.timeout))
 	defer cancel()
 
-	reply, err := t.next.RoundTrip(r.Clone(ctx))
+	once := r.Clone(ctx)
+
+	// The body of a request that is sent again was read the first time.
+	if r.GetBody != nil {
+		body, err := r.GetBody()
+		if err != nil {
+			return nil, err
+		}
+
+		once.Body = body
+	}
+
+	reply, err := t.next.RoundTrip(once)
 	if err != nil {
 		return nil, unknown(r, ended(ctx, err))
 	}
@@ -159,7 +176,7 @@ func dialing(err error) bool {
 func unknown(r *http.Request, err error) error {
 	var failed failedError
 
-	if r.Method == http.MethodGet || dialing(err) || untrusted(err) ||
+	if repeatable(r) || dialing(err) || untrusted(err) ||
 		errors.As(err, &failed) && failed.code < http.StatusInternalServerError {
 		return err
 	}

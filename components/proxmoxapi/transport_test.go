@@ -2,6 +2,7 @@ package proxmoxapi
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -275,4 +276,67 @@ func TestSessionExpires(t *testing.T) {
 	valid, right = "expired", false
 	_, err := client.VMs(t.Context())
 	require.ErrorIs(t, err, ErrRefused)
+}
+
+// TestLoginIsRepeated: a login with a password outlives what passes, with the password each time, and a wrong one is
+// not sent for the grace period.
+func TestLoginIsRepeated(t *testing.T) {
+	const ticket = `{"data":{"ticket":"x","CSRFPreventionToken":"y"}}`
+
+	for name, c := range map[string]struct {
+		answer  http.HandlerFunc
+		logins  int32
+		refused bool
+	}{
+		"503":                    {answer: status(503), logins: 3},
+		"429":                    {answer: status(429), logins: 3},
+		"a page":                 {answer: text("text/html", "<html>"), logins: 3},
+		"half a body that hangs": {answer: half(true), logins: 3},
+		"a connection that ends": {answer: reset, logins: 3},
+		// As a session that has ended, and then as a password that is wrong.
+		"401": {answer: status(401), logins: 2, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var logins, wrong atomic.Int32
+
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if _, err := r.Cookie("PVEAuthCookie"); r.URL.Path != "/api2/json/access/ticket" {
+					if err != nil {
+						w.WriteHeader(http.StatusUnauthorized)
+					}
+
+					_, _ = w.Write([]byte(nothing))
+
+					return
+				}
+
+				if body, err := io.ReadAll(r.Body); err != nil || !strings.Contains(string(body), `"password":"b"`) {
+					wrong.Add(1)
+				}
+
+				if logins.Add(1) <= 2 {
+					c.answer(w, r)
+
+					return
+				}
+
+				_, _ = w.Write([]byte(ticket))
+			}))
+			t.Cleanup(server.Close)
+
+			client, _ := impatient(t, Access{Endpoint: server.URL, Username: "a@pve", Password: "b"})
+			_, err := client.VMs(t.Context())
+
+			if c.refused {
+				require.ErrorIs(t, err, ErrRefused)
+			} else {
+				require.NoError(t, err)
+			}
+
+			assert.Equal(t, c.logins, logins.Load())
+			assert.Zero(t, wrong.Load(), "each login has the password")
+		})
+	}
 }

@@ -53,8 +53,11 @@ func table(out io.Writer, heading string, of func(Result) string, order []string
 	row := func(name string, of map[Verdict]int) {
 		sum, cells := 0, ""
 
+		for _, n := range of {
+			sum += n
+		}
+
 		for _, v := range verdicts {
-			sum += of[v]
 			cells += fmt.Sprintf("\t%d", of[v])
 		}
 
@@ -72,7 +75,8 @@ func table(out io.Writer, heading string, of func(Result) string, order []string
 	return w.Flush()
 }
 
-var verdicts = []Verdict{Absorbed, Again, Refreshed, Imported, Deleted, Missed, Failed}
+// verdicts are the columns: each verdict has one.
+var verdicts = []Verdict{Absorbed, Again, Refreshed, Imported, Deleted, Recreated, Missed, Failed}
 
 func stagesOfStacks() []string {
 	var all []string

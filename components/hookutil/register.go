@@ -5,13 +5,15 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/components/terminal"
 	"talos-proxmox/components/wait"
 )
 
 // Func is what a hook runs.
 type Func func(ctx context.Context, args *pulumi.ResourceHookArgs) error
 
-// Register registers a hook of one cluster. Its kind is the end of its name.
+// Register registers a hook of one cluster. Its kind is the end of its name. Errors quote nodes, webhooks and hosts:
+// they are printed without what a terminal would obey.
 type Register func(hook **pulumi.ResourceHook, kind string, run Func, options ...*pulumi.ResourceHookOptions)
 
 // Registering returns a Register for the cluster with a name. It collects errors of registrations in errs.
@@ -23,7 +25,7 @@ func Registering(ctx *pulumi.Context, cluster string, errs *[]error) Register {
 		}
 
 		h, err := ctx.RegisterResourceHook(cluster+"-"+kind, func(args *pulumi.ResourceHookArgs) error {
-			return run(Interruptible(ctx.Context()), args)
+			return terminal.Error(run(Interruptible(ctx.Context()), args))
 		}, option)
 		*hook, *errs = h, append(*errs, err)
 	}
@@ -33,6 +35,6 @@ func Registering(ctx *pulumi.Context, cluster string, errs *[]error) Register {
 func Progress(ctx *pulumi.Context, subject string) wait.Reporter {
 	return func(message string) {
 		// A message that is not shown is no reason to stop.
-		_ = ctx.Log.Info(subject+": "+message, &pulumi.LogArgs{Ephemeral: true})
+		_ = ctx.Log.Info(subject+": "+terminal.Plain(message), &pulumi.LogArgs{Ephemeral: true})
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
+
+	"talos-proxmox/components/terminal"
 )
 
 // Finished says from the content of CloudInitStatus whether cloud-init has done all it will do, and what went wrong
@@ -38,20 +39,9 @@ func Finished(status string) (finished bool, failed []string, err error) {
 	return finished, failed, nil
 }
 
-// Plain is a text of a guest without the control characters that a terminal would obey.
-func Plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return -1
-		}
-
-		return r
-	}, text)
-}
-
-// Tail are the last lines of a log, as Plain shows them.
+// Tail are the last lines of a log, as terminal.Plain shows them.
 func Tail(log string, lines int) string {
-	all := strings.Split(strings.TrimRight(Plain(log), "\n"), "\n")
+	all := strings.Split(strings.TrimRight(terminal.Plain(log), "\n"), "\n")
 
 	return strings.Join(slices.Clone(all[max(0, len(all)-lines):]), "\n")
 }

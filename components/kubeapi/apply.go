@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"talos-proxmox/components/terminal"
 	"talos-proxmox/components/wait"
 )
 
@@ -109,7 +110,7 @@ func (m Manifest) errorOf(path string, err error) error {
 			strings.TrimSpace(fmt.Sprintf("%d %s", status.Status().Code, status.Status().Reason)))
 	}
 
-	return fmt.Errorf("%s: %w", path, err)
+	return fmt.Errorf("%s: %w", path, terminal.Error(err))
 }
 
 // mayPass says that the same request may succeed later.

@@ -259,7 +259,8 @@ func TestDrainNamesTheBudgetThatHoldsAPod(t *testing.T) {
 			"required)")
 }
 
-// TestDrainOutlivesAWebhook: what denies an eviction is asked again, and named when it still denies it in the end.
+// TestDrainOutlivesAWebhook: what denies an eviction is asked again, and named when it still denies it in the end,
+// without what a terminal would obey.
 func TestDrainOutlivesAWebhook(t *testing.T) {
 	const says = `admission webhook "drain.example.com" denied the request: it is moved first`
 
@@ -273,7 +274,7 @@ func TestDrainOutlivesAWebhook(t *testing.T) {
 
 				times--
 
-				return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "web", errors.New(says))
+				return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "web", errors.New("\x1b"+says+"\r"))
 			})
 
 		return c

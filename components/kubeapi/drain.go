@@ -14,6 +14,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/kubectl/pkg/drain"
 
+	"talos-proxmox/components/terminal"
 	"talos-proxmox/components/wait"
 )
 
@@ -35,7 +36,7 @@ func (c *Client) Drain(ctx context.Context, name string, bound time.Duration, pr
 
 	for reported := ""; ; {
 		list, errs := helper.GetPodsForDeletion(name)
-		if err := errors.Join(errs...); err != nil {
+		if err := terminal.Error(errors.Join(errs...)); err != nil {
 			return fmt.Errorf("the pods of %s cannot be listed: %w", name, err)
 		}
 
@@ -52,7 +53,8 @@ func (c *Client) Drain(ctx context.Context, name string, bound time.Duration, pr
 		// 0 would be no bound.
 		helper.Timeout = max(time.Until(end), time.Millisecond)
 
-		err := helper.DeleteOrEvictPods(pods)
+		// Webhooks are quoted in it.
+		err := terminal.Error(helper.DeleteOrEvictPods(pods))
 		if err == nil {
 			return nil
 		}
@@ -144,7 +146,7 @@ func denial(pod *corev1.Pod, evicted error) string {
 	for _, err := range all {
 		why, its := strings.CutPrefix(err.Error(), prefix)
 		if its && !strings.HasPrefix(why, "global timeout reached") {
-			return ": " + why
+			return ": " + terminal.Plain(why)
 		}
 	}
 

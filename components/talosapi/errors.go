@@ -8,10 +8,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"talos-proxmox/components/terminal"
 	"talos-proxmox/components/wait"
 )
 
-// brief says in few words why a call failed. Decoding a node's configuration fails here as it does on the node, and
+// brief says in few words why a call failed, without characters that a terminal would obey. Decoding a node's configuration fails here as it does on the node, and
 // what is quoted of it is cut in either case.
 func brief(err error) string {
 	if clock, is := wait.Clock(err.Error()); is {
@@ -20,17 +21,17 @@ func brief(err error) string {
 
 	s, ok := status.FromError(err)
 	if !ok {
-		return keysOnly(err.Error())
+		return terminal.Plain(keysOnly(err.Error()))
 	}
 
 	if s.Code() == codes.Unavailable {
 		// The transport's message ends with the reason: "... dial tcp 10.0.0.11:50000: connect: connection refused".
 		parts := strings.Split(strings.TrimSuffix(s.Message(), `"`), ": ")
 
-		return parts[len(parts)-1]
+		return terminal.Plain(parts[len(parts)-1])
 	}
 
-	return keysOnly(s.Message())
+	return terminal.Plain(keysOnly(s.Message()))
 }
 
 // unknownKeys is how Talos begins to quote what it does not know, everything below it included.

@@ -16,6 +16,10 @@ func TestBrief(t *testing.T) {
 	assert.Equal(t, "bootstrap is not available yet",
 		brief(status.Error(codes.FailedPrecondition, "bootstrap is not available yet")))
 	assert.Equal(t, "no connection", brief(errors.New("no connection")))
+	assert.Equal(t, "[2Jit is well", brief(status.Error(codes.InvalidArgument, "\x1b[2Jit is well\r")))
+	assert.Equal(t, "[2Jgone", brief(status.Error(codes.Unavailable, "dial: \x1b[2Jgone")))
+	assert.EqualError(t, notTaken("a", status.Error(codes.InvalidArgument, "\x1b]0;x\ano disk")),
+		"it refuses its configuration: ]0;xno disk")
 }
 
 // TestBriefQuotesKeysOnly: of what Talos does not know, only the way to it is shown: below it may be a password. The

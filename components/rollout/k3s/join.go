@@ -14,6 +14,7 @@ import (
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/preflight/permissions"
 	"talos-proxmox/components/spec"
+	"talos-proxmox/components/terminal"
 	"talos-proxmox/components/wait"
 )
 
@@ -147,7 +148,7 @@ func (j *joinCheck) checkInstallation(ctx context.Context) error {
 
 	reason, err := j.Proxmox.GuestFile(ctx, machine, k3sconfig.FatalFile)
 	if err == nil && strings.TrimSpace(reason) != "" {
-		return errors.New(strings.TrimSpace(k3sconfig.Plain(reason)))
+		return errors.New(strings.TrimSpace(terminal.Plain(reason)))
 	}
 
 	if status, err := j.Proxmox.GuestFile(ctx, machine, k3sconfig.CloudInitStatus); err == nil {
@@ -157,7 +158,7 @@ func (j *joinCheck) checkInstallation(ctx context.Context) error {
 			j.pendingSetUp = "cloud-init of " + j.node.Name + " to finish"
 		case len(failed) > 0:
 			// The installation makes good for much of it, but not for all.
-			j.cloudInitFailures = "; its cloud-init has failed: " + k3sconfig.Plain(strings.Join(failed, "; "))
+			j.cloudInitFailures = "; its cloud-init has failed: " + terminal.Plain(strings.Join(failed, "; "))
 		}
 	}
 

@@ -20,7 +20,6 @@ import (
 	"talos-proxmox/components/proxmoxvm/vmupdate"
 	"talos-proxmox/components/rollout"
 	"talos-proxmox/components/rollout/vmrestart"
-	"talos-proxmox/components/spec"
 	"talos-proxmox/components/tokens"
 )
 
@@ -302,24 +301,15 @@ func readState(s rollout.Scope, report *preflight.Report, name string, cluster p
 
 // checkReplacements checks that the nodes that are replaced now can have another VM, before one of them leaves.
 func checkReplacements(s rollout.Scope, report *preflight.Report, cluster string) error {
-	var all spec.Problems
-
-	for _, n := range s.Plan.Nodes() {
+	return report.CheckReplacements(slices.DeleteFunc(s.Plan.Nodes(), func(n plan.Node) bool {
 		if !s.Plan.Replaces(n.Name) {
-			continue
+			return true
 		}
 
-		// Without an answer the node is refused where it is registered.
-		if replaced, err := s.Identities.Replaced(plan.ResourceName(cluster, n) + tokens.VMSuffix); replaced || err != nil {
-			continue
-		}
+		replaced, err := s.Identities.Replaced(plan.ResourceName(cluster, n) + tokens.VMSuffix)
 
-		if problems, is := errors.AsType[spec.Problems](report.CheckReplacement(n)); is {
-			all = append(all, problems...)
-		}
-	}
-
-	return all.Unique().Err()
+		return replaced || err != nil // Without an answer the node is refused where it is registered.
+	}))
 }
 
 // externalRollout restarts the VMs of nodes that the program does not bootstrap: only the VM is waited for, and its

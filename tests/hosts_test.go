@@ -147,7 +147,7 @@ func TestHostDown(t *testing.T) {
 		assert.EqualError(t, guard.Run(t.Context(), []string{"refresh", "--yes"}, func(context.Context, ...string) error {
 			return errors.New("it was run")
 		}), "pulumi refresh was not run, because a refresh would forget resources that do not answer: host pve2 does not "+
-			"answer, and has home-control-2, home-edge-1: start it, or run the command without a refresh")
+			"answer, and has home-control-2, home-edge-1: start it; 'up --refresh=false' changes other nodes meanwhile")
 
 		set(t, r.Stack, "pools.edge.cores", "3")
 
@@ -410,7 +410,7 @@ func TestPrivilegeOfAChange(t *testing.T) {
 		{"pools.worker.diskGiB", "60", "Datastore.AllocateSpace", "which the change of home-worker-1 needs (disks, "},
 		{
 			"lifecycle.replace[0]", "home-worker-1", "Datastore.AllocateSpace",
-			"and node home-worker-1 is to be replaced",
+			"and lifecycle.replace names home-worker-1",
 		},
 	} {
 		without(c.without)

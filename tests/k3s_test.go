@@ -347,7 +347,6 @@ func TestK3sToNewest(t *testing.T) {
 	}
 }
 
-
 // TestK3sHA brings three servers up on two hosts from a cloud image that the hosts download, with addresses that only
 // the guest agents know, and a token of the operator's. Proxmox VE is 8.4, where SSH works for users other than root.
 func TestK3sHA(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/planner/plantest"
 	"talos-proxmox/components/preflight/preflighttest"
 	"talos-proxmox/components/proxmoxapi"
@@ -42,8 +43,8 @@ func TestImages(t *testing.T) {
 	p.Replace = []string{again.Name}
 	report, err := check(t, p, gone)
 	require.NoError(t, err, "the state may say that it was made again already")
-	require.EqualError(t, report.CheckReplacement(again), `the configuration has 1 problem:
-  - image.iso.volume: is not on host a, and node `+again.Name+` is to be replaced (given: local:iso/talos-1.12.4.iso); `+
-		`upload it there, or name one that is; case matters; or remove the node from lifecycle.replace`)
-	require.NoError(t, report.CheckReplacement(p.Nodes()[1]))
+	require.EqualError(t, report.CheckReplacements([]plan.Node{again}), `the configuration has 1 problem:
+  - image.iso.volume: is not on host a, and lifecycle.replace names `+again.Name+` (given: local:iso/talos-1.12.4.iso); `+
+		`upload it there, or name one that is; case matters; or take the names out of lifecycle.replace`)
+	require.NoError(t, report.CheckReplacements(p.Nodes()[1:]))
 }

@@ -3,57 +3,68 @@ package preflight
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/spec"
 )
 
-// checkReplacements checks nodes whose VM is to be made again like new ones: what stands in the way must be known before
-// the former VM is deleted.
+// checkReplacements checks nodes in lifecycle.replace like new ones: what stands in the way must be known before the
+// former VM is deleted.
 func (c *checker) checkReplacements(ctx context.Context) error {
 	for _, n := range c.Plan.Nodes() {
-		if c.Plan.Teardown || c.Absent[n.VMID] || !c.Recreates(n) || !c.CanAsk(n.Host) {
+		if c.Plan.Teardown || c.Absent[n.VMID] || !c.Plan.Replaces(n.Name) || !c.CanAsk(n.Host) {
 			continue
 		}
 
 		found, err := c.checkReplacement(ctx, n)
-
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case slices.Contains(c.Incomplete, n.Name):
-			c.Problems = append(c.Problems, found...)
-		default:
-			c.Replacements[n.Name] = append(c.Replacements[n.Name], found...)
 		}
+
+		c.Replacements[n.Name] = append(c.Replacements[n.Name], found...)
 	}
 
 	return nil
 }
 
-// checkReplacement finds what stands in the way of a new VM of a node.
+// checkReplacement finds what stands in the way of a new VM of a node. Names that had their effect may stay in the list,
+// so what could not be asked ends no run by itself.
 func (c *checker) checkReplacement(ctx context.Context, n plan.Node) (spec.Problems, error) {
 	as := checkerOf(c.AsNew(n), c.network)
 	steps := []func(context.Context) error{
-		as.checkMinimums, as.hosts.CheckHosts, as.checkTemplates, as.checkImages, as.hosts.CheckSSHUser,
+		as.hosts.CheckHosts, as.checkTemplates, c.checkNewPrivileges(as), as.checkImages, as.hosts.CheckSSHUser,
 	}
 
-	// What the update's credentials may do is not known.
-	if !c.permissions.ReadOnly {
-		steps = append(steps, as.permissions.CheckNew)
+	if n.GPU != nil {
+		steps = append(steps, as.hosts.CheckGPUs)
 	}
 
 	for _, check := range steps {
 		switch err := check(ctx); {
-		case errors.Is(err, proxmoxapi.ErrRefused) && c.permissions.ReadOnly:
+		case err == nil:
+		case errors.Is(err, proxmoxapi.ErrUnreachable), errors.Is(err, proxmoxapi.ErrOffline), ctx.Err() != nil:
+			return nil, err
+		case errors.Is(err, proxmoxapi.ErrRefused) && (c.permissions.ReadOnly || as.permissions.Denied):
+			// A privilege that is missing says more, and what the update's credentials may do is not known.
 		case errors.Is(err, proxmoxapi.ErrRefused):
 			as.Problems = append(as.Problems, refusal(err))
-		case err != nil:
-			return nil, err
+		default:
+			as.Problems.Add("lifecycle.replace", "could not determine whether a new VM can be created: "+err.Error(), n.Name,
+				"run 'pulumi up' again")
 		}
 	}
 
 	return as.Problems.Unique(), nil
+}
+
+// checkNewPrivileges is the check of the privileges that a new node needs, without asking for them again.
+func (c *checker) checkNewPrivileges(as *checker) func(context.Context) error {
+	return func(context.Context) error {
+		if !c.permissions.ReadOnly {
+			as.permissions.CheckNew(c.permissions.Held)
+		}
+
+		return nil
+	}
 }

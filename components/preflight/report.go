@@ -108,16 +108,27 @@ func (r *Report) Incomplete(n plan.Node) bool {
 	return r != nil && slices.Contains(r.facts.Incomplete, n.Name)
 }
 
-// CheckReplacement checks that a node in lifecycle.replace can have another VM. The error is a spec.Problems.
-func (r *Report) CheckReplacement(n plan.Node) error {
+// CheckReplacements checks that nodes in lifecycle.replace can have another VM. The error is a spec.Problems.
+func (r *Report) CheckReplacements(nodes []plan.Node) error {
 	if r == nil {
 		return nil
 	}
 
-	found := slices.Clone(r.facts.Replacements[n.Name])
-	for i := range found {
-		found[i].Rule += ", and node " + n.Name + " is to be replaced"
-		found[i].Remedy += "; or remove the node from lifecycle.replace"
+	var found spec.Problems
+
+	names := map[spec.Problem][]string{}
+
+	for _, n := range nodes {
+		for _, problem := range r.facts.Replacements[n.Name] {
+			found = append(found, problem)
+			names[problem] = append(names[problem], n.Name)
+		}
+	}
+
+	found = found.Unique()
+	for i, problem := range found {
+		found[i].Rule += ", and lifecycle.replace names " + checks.UpTo(names[problem], 3)
+		found[i].Remedy += "; or take the names out of lifecycle.replace"
 	}
 
 	return found.Err()

@@ -124,7 +124,13 @@ func checkChanged(v proxmoxapi.VM, config proxmoxapi.VMConfig, before, after map
 			continue
 		}
 
-		if is := settingOf(config, name); is != wanted {
+		switch is := settingOf(config, name); {
+		case is == wanted:
+		case wanted == "" && strings.HasPrefix(name, "serial"):
+			// Of a clone, a refresh does not find it.
+			return fmt.Errorf("VM %d on host %s still has %s, because %s. Run 'qm set %d --delete %s' there, then 'pulumi up' "+
+				"again", v.ID, v.Host, name, why, v.ID, name)
+		default:
 			return fmt.Errorf("VM %d on host %s is not as the state says: %s is %q instead of %q, because %s. "+
 				"Run 'pulumi up --refresh', which detects this", v.ID, v.Host, name, is, wanted, why)
 		}
@@ -214,7 +220,6 @@ func settings(values resource.PropertyMap) map[string]string {
 	add("numa", object("cpu")["numa"])
 	add("agent", object("agent")["enabled"])
 	add("scsihw", values["scsiHardware"])
-	add("boot order", resource.NewProperty(strings.Join(hookutil.Strings(values, "bootOrders"), ";")))
 	add("startup order", object("startup")["order"])
 	add("startup up", object("startup")["upDelay"])
 	add("startup down", object("startup")["downDelay"])
@@ -231,7 +236,7 @@ func settings(values resource.PropertyMap) map[string]string {
 	}
 
 	for i, device := range hookutil.Objects(values, "hostpcis") {
-		pci := fmt.Sprintf("hostpci%d ", i)
+		pci := cmp.Or(hookutil.String(device, "device"), fmt.Sprintf("hostpci%d", i)) + " "
 		add(pci+"mapping", device["mapping"])
 		add(pci+"pcie", device["pcie"])
 		add(pci+"rombar", device["rombar"])

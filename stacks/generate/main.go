@@ -1,6 +1,6 @@
-// Command generate writes the files of the repository that follow from the code: JSON Schemas, the schema of the package
-// for other languages with its pages for Pulumi's registry, and the tables in pages. Run it with go generate in the
-// directory of the module, and review the difference. A test holds that the files are current.
+// Command generate writes the files of the repository that follow from the code: JSON Schemas, the schema of the
+// package for other languages with its pages for Pulumi's registry, and the tables in pages. Run it with go generate in
+// the directory of the module, and review the difference. A test holds that the files are current.
 package main
 
 import (

@@ -52,8 +52,8 @@ func providerSchema(configuration, outputs string) (any, error) {
 	delete(state, contract.OutputNextSteps)
 
 	for _, key := range []string{
-		contract.OutputKubeconfig, contract.OutputKubernetesCredentials, contract.OutputTalosconfig, contract.OutputSSHPrivateKey,
-		contract.OutputWorkerConfiguration,
+		contract.OutputKubeconfig, contract.OutputKubernetesCredentials, contract.OutputTalosconfig,
+		contract.OutputSSHPrivateKey, contract.OutputWorkerConfiguration,
 	} {
 		state[key].(object)["secret"] = true
 	}

@@ -8,8 +8,8 @@ import (
 	"talos-proxmox/stacks/config"
 )
 
-// stackFileSchema makes the schema of a stack's file from that of the configuration, for editors: the keys have the project's name before them, and any text may be
-// encrypted.
+// stackFileSchema makes the schema of a stack's file from that of the configuration, for editors: the keys have the
+// project's name before them, and any text may be encrypted.
 func stackFileSchema(values string) (any, error) {
 	var s map[string]any
 	if err := json.Unmarshal([]byte(values), &s); err != nil {

@@ -22,6 +22,8 @@ type Checker struct {
 	ReadOnly bool
 	// Denied says that a privilege is missing, which is why a request may have been refused. Check sets it.
 	Denied bool
+	// Held are the privileges that the credentials have. Check sets them.
+	Held proxmoxapi.Permissions
 	// Missing are the privileges that nodes that are there may need and the credentials lack. Check sets them.
 	Missing Missing
 }
@@ -42,7 +44,7 @@ func (c *Checker) Check(ctx context.Context) error {
 		return nil
 	}
 
-	c.Missing = Missing{}
+	c.Held, c.Missing = held, Missing{}
 
 	for _, n := range c.Plan.Nodes() {
 		for _, needed := range Needed(c.Plan, n, 0) {
@@ -52,7 +54,7 @@ func (c *Checker) Check(ctx context.Context) error {
 		}
 	}
 
-	c.checkNew(held)
+	c.CheckNew(held)
 
 	for _, m := range c.missingPrivileges(held, true) {
 		problem := m.problem(c.Major)
@@ -73,17 +75,8 @@ func (c *Checker) Check(ctx context.Context) error {
 	return nil
 }
 
-// CheckNew checks that the credentials may do all that new nodes need.
-func (c *Checker) CheckNew(ctx context.Context) error {
-	held, err := c.Proxmox.Permissions(ctx)
-	if err == nil {
-		c.checkNew(held)
-	}
-
-	return err
-}
-
-func (c *Checker) checkNew(held proxmoxapi.Permissions) {
+// CheckNew checks that privileges are enough for all that new nodes need.
+func (c *Checker) CheckNew(held proxmoxapi.Permissions) {
 	for _, m := range c.missingPrivileges(held, false) {
 		if m.Optional {
 			c.Warnings = append(c.Warnings, m.problem(c.Major))

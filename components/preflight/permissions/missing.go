@@ -18,9 +18,11 @@ type Missing map[string][]missing
 func (m Missing) Check(n plan.Node, changes []string, major int) error {
 	var problems spec.Problems
 
+	ofVM := slices.ContainsFunc(changes, func(c string) bool { return c != HighAvailability })
+
 	for _, need := range m[n.Name] {
-		if len(changes) > 0 && slices.ContainsFunc(need.Changes, func(c string) bool {
-			return c == anyChange || slices.Contains(changes, c)
+		if slices.ContainsFunc(need.Changes, func(c string) bool {
+			return c == anyChange && ofVM || slices.Contains(changes, c)
 		}) {
 			problem := need.problem(major)
 			problem.Rule += fmt.Sprintf(", which the change of %s needs (%s)", n.Name, strings.Join(changes, ", "))

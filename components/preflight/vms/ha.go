@@ -104,16 +104,26 @@ func (c *Checker) checkHARules(pool plan.PlannedPool, rules []proxmoxapi.HARule,
 	c.markHA(pool, comments, differ)
 }
 
-// keepLast has a node in lifecycle.replace refused whose VM is the last of a rule that was a group: Proxmox VE deletes a
-// rule with its last VM, and the program cannot make it again.
+// keepLast has nodes in lifecycle.replace refused whose VMs leave a rule together that was a group and has no others:
+// Proxmox VE deletes a rule with its last VM, and the program cannot make it again.
 func (c *Checker) keepLast(pool plan.PlannedPool, rule proxmoxapi.HARule, key string) {
+	var replaced []plan.Node
+
 	for _, n := range pool.Nodes {
-		if c.Plan.Replaces(n.Name) && slices.Equal(rule.Resources, []string{harules.SID(n)}) {
-			problems := c.Replacements[n.Name]
-			problems.Add(key, "the rule "+rule.Name+" has no other VM, and Proxmox VE deletes it with this one", n.HAGroup,
-				"set ha.hosts instead")
-			c.Replacements[n.Name] = problems
+		if c.Plan.Replaces(n.Name) && slices.Contains(rule.Resources, harules.SID(n)) {
+			replaced = append(replaced, n)
 		}
+	}
+
+	if len(replaced) == 0 || len(replaced) < len(rule.Resources) || len(replaced) > max(c.Plan.MaxUnavailable, 1) {
+		return
+	}
+
+	for _, n := range replaced {
+		problems := c.Replacements[n.Name]
+		problems.Add(key, "the rule "+rule.Name+" has no other VM, and Proxmox VE deletes it with the last one", n.HAGroup,
+			"set ha.hosts instead")
+		c.Replacements[n.Name] = problems
 	}
 }
 

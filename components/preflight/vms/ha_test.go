@@ -175,8 +175,8 @@ func TestLastOfGroup(t *testing.T) {
 		want      string
 	}{
 		{[]string{"vm:401", "vm:9"}, ""},
-		{[]string{"vm:401"}, "pools.w.haGroup: the rule ha-group-racks has no other VM, and Proxmox VE deletes it with this " +
-			"one (given: racks); set ha.hosts instead"},
+		{[]string{"vm:401"}, "pools.w.haGroup: the rule ha-group-racks has no other VM, and Proxmox VE deletes it with the " +
+			"last one (given: racks); set ha.hosts instead"},
 	} {
 		s := New(checks.New(p, ruledVMs{
 			rules:    []proxmoxapi.HARule{{Name: "ha-group-racks", Kind: proxmoxapi.HANodes, Resources: c.resources}},

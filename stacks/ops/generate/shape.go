@@ -24,8 +24,7 @@ func (w *writer) shape(m *machine) tree {
 
 	for key, on := range map[string]bool{
 		"numa": s["numa"] == "1", "protection": s["protection"] == "1", "serial": s["serial0"] != "",
-		"tpm":        s["tpmstate0"] != "",
-		"ballooning": s["balloon"] != "0" && s["balloon"] != "",
+		"tpm": s["tpmstate0"] != "",
 	} {
 		if on {
 			t[key] = true
@@ -36,8 +35,12 @@ func (w *writer) shape(m *machine) tree {
 		t["cpuUnits"] = units
 	}
 
-	if least := number(s["balloon"], 0); least > 0 {
-		t["minimumMemoryMiB"] = least
+	switch least, memory := number(s["balloon"], 0), t["memoryMiB"].(int); {
+	case least > 0 && least < memory:
+		t["ballooning"], t["minimumMemoryMiB"] = true, least
+	case least > 0:
+		w.note("VM %d has ballooning that gives nothing back, because its minimum is all of its memory: the first update "+
+			"switches it off, for which the VM restarts; or add ballooning and a lower minimumMemoryMiB", m.vm.ID)
 	}
 
 	if !w.templates() {

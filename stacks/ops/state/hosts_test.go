@@ -14,7 +14,9 @@ import (
 // someHosts answer with these errors.
 type someHosts map[string]error
 
-func (h someHosts) VMsOn(_ context.Context, host string) ([]proxmoxapi.VM, error) { return nil, h[host] }
+func (h someHosts) VMsOn(_ context.Context, host string) ([]proxmoxapi.VM, error) {
+	return nil, h[host]
+}
 
 // TestCheckHosts: a refresh does not begin while a host with VMs of the cluster is down.
 func TestCheckHosts(t *testing.T) {
@@ -23,6 +25,6 @@ func TestCheckHosts(t *testing.T) {
 
 	assert.NoError(t, checkHosts(t.Context(), someHosts{"pve3": down}, vms), "none of its VMs is ours")
 	assert.EqualError(t, checkHosts(t.Context(), someHosts{"pve2": down}, vms),
-		"host pve2 does not answer, and has "+vms[1].Label()+": start it, or run the command without a refresh")
+		"host pve2 does not answer, and has "+vms[1].Label()+": start it; 'up --refresh=false' changes other nodes meanwhile")
 	assert.EqualError(t, checkHosts(t.Context(), someHosts{"pve1": errors.New("500")}, vms), "500")
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
 	"talos-proxmox/components/proxmoxapi"
+	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
 	"talos-proxmox/stacks/config"
 	"talos-proxmox/stacks/shellword"
@@ -275,7 +276,11 @@ func (p *Pulumi) Answers(ctx context.Context) error {
 	}
 
 	return checkHosts(ctx, proxmox, slices.DeleteFunc(vms, func(v proxmoxapi.VM) bool {
-		return !slices.Contains(v.Tags, config.Cluster.Name)
+		tagged := func(d spec.Distribution) bool {
+			return vmidentity.Tagged(v.Tags, []string{config.Cluster.Name, string(d)})
+		}
+
+		return !tagged(spec.DistributionTalos) && !tagged(spec.DistributionK3s)
 	}))
 }
 

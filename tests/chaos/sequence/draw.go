@@ -43,12 +43,14 @@ var beginnings = []Settings{
 	{Talos: "v1.11.6", Kubernetes: "v1.33.6"},
 	{Talos: "v1.11.6", Kubernetes: "v1.33.6"},
 	{Talos: "v1.12.4", Kubernetes: "v1.34.2"},
+	{Talos: "v1.13.9", Kubernetes: "v1.35.4"},
+	{Talos: "v1.14.1", Kubernetes: "v1.36.1"},
 }
 
 // The versions that are asked for.
 var (
-	talosVersions      = []string{"v1.9.5", "v1.10.7", "v1.11.6", "v1.12.2", "v1.12.4"}
-	kubernetesVersions = []string{"v1.31.4", "v1.32.3", "v1.33.6", "v1.34.2", "v1.35.0"}
+	talosVersions      = []string{"v1.9.5", "v1.10.7", "v1.11.6", "v1.12.2", "v1.12.4", "v1.13.9", "v1.14.1"}
+	kubernetesVersions = []string{"v1.31.4", "v1.32.3", "v1.33.6", "v1.34.2", "v1.35.4", "v1.36.1", "v1.37.0"}
 )
 
 // The most nodes that a cluster has.

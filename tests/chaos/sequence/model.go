@@ -124,12 +124,16 @@ func NewModel(c Config) *Model { return &Model{Asked: c, Running: c.nodes()} }
 var upgradable = map[string][]string{
 	"v1.9":  {"v1.9", "v1.10", "v1.11"},
 	"v1.10": {"v1.9", "v1.10", "v1.11", "v1.12"},
-	"v1.11": {"v1.10", "v1.11", "v1.12"},
-	"v1.12": {"v1.11", "v1.12"},
+	"v1.11": {"v1.10", "v1.11", "v1.12", "v1.13"},
+	"v1.12": {"v1.11", "v1.12", "v1.13", "v1.14"},
+	"v1.13": {"v1.12", "v1.13", "v1.14"},
+	"v1.14": {"v1.13", "v1.14"},
 }
 
 // supported lists the minor versions of Kubernetes that each of Talos goes with (Talos' support matrix).
-var supported = map[string][2]int{"v1.9": {27, 32}, "v1.10": {28, 33}, "v1.11": {29, 34}, "v1.12": {30, 35}}
+var supported = map[string][2]int{
+	"v1.9": {27, 32}, "v1.10": {28, 33}, "v1.11": {29, 34}, "v1.12": {30, 35}, "v1.13": {31, 36}, "v1.14": {32, 37},
+}
 
 func minor(version string) string { return version[:strings.LastIndex(version, ".")] }
 

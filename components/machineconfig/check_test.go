@@ -484,8 +484,8 @@ func TestOverriddenUnknownEndpoint(t *testing.T) {
 
 	_, err := Check(plantest.New(t, s))
 	require.EqualError(t, err, "the configuration has 1 problem:\n  - cluster.patches[0]: overrides the endpoint of the "+
-		"plan, which is the address of the first control plane (given: own.yaml, for home-control-1); leave it out of the patch, "+
-		"and use cluster.endpoint")
+		"plan, which is the address of the first control plane (given: own.yaml, for home-control-1); leave it out of "+
+		"the patch, and use cluster.endpoint")
 }
 
 // TestSealedByPatch: a patch may say what cluster.encryption "tpm" does, and needs the same.

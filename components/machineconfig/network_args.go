@@ -30,7 +30,10 @@ func networkArgs() []requirement {
 			"kube-controller-manager", "cluster.controllerManager.extraArgs.", "cluster-cidr",
 			"must be the same as ", podSubnets, same,
 		},
-		{kubeAPIServer, "cluster.apiServer.extraArgs.", "service-cluster-ip-range", "must be the same as ", serviceSubnets, same},
+		{
+			kubeAPIServer, "cluster.apiServer.extraArgs.", "service-cluster-ip-range",
+			"must be the same as ", serviceSubnets, same,
+		},
 		{"kube-proxy", "cluster.proxy.extraArgs.", "cluster-cidr", "must hold ", podSubnets, holds},
 	} {
 		all = append(all, requirement{

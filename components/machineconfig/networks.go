@@ -42,6 +42,30 @@ func clusterNetworksOf(cfg talosconfig.Provider) (pods, services []netip.Prefix)
 	return valid(n.PodCIDRs()), valid(n.ServiceCIDRs())
 }
 
+// proxyDoubts are networks of pods and services that the proxy of the nodes is asked for: the program excepts Talos'
+// own.
+func proxyDoubts(p *plan.Plan, cfg talosconfig.Provider) []string {
+	if p.Proxy == nil {
+		return nil
+	}
+
+	var doubts []string
+
+	pods, services := clusterNetworksOf(cfg)
+	for _, network := range slices.Concat(pods, services) {
+		if !slices.ContainsFunc(p.NoProxy, func(text string) bool {
+			except, err := netip.ParsePrefix(text)
+
+			return err == nil && except.Bits() <= network.Bits() && except.Contains(network.Addr())
+		}) {
+			doubts = append(doubts, "nodes would send requests to pods or Services in "+network.String()+" to the proxy: "+
+				"cluster.proxy.except does not hold that network")
+		}
+	}
+
+	return doubts
+}
+
 // checkAddresses: Talos takes no address of the networks of pods and services for that of a node, and these hide what
 // else has one. Both configurations are of the same node: without patches, and with all.
 func (c *checker) checkAddresses(

@@ -397,3 +397,51 @@ func TestAddressesAmongPods(t *testing.T) {
 		})
 	}
 }
+
+// TestNetworksBehindTheProxy: other networks of pods and services than Talos' own are to be excepted, too.
+func TestNetworksBehindTheProxy(t *testing.T) {
+	t.Parallel()
+
+	const moved = "nodes would send requests to pods or Services in 10.112.0.0/16 to the proxy: cluster.proxy.except " +
+		"does not hold that network"
+
+	for name, test := range map[string]struct {
+		proxy  *spec.Proxy
+		patch  string
+		warned bool
+	}{
+		"no proxy":   {patch: "cluster: {network: {podSubnets: [10.112.0.0/16]}}"},
+		"Talos' own": {proxy: &spec.Proxy{HTTPS: "http://proxy.lan:3128"}, patch: "machine: {sysctls: {a: b}}"},
+		"moved": {
+			proxy: &spec.Proxy{HTTPS: "http://proxy.lan:3128"}, patch: "cluster: {network: {podSubnets: [10.112.0.0/16]}}",
+			warned: true,
+		},
+		"excepted": {
+			proxy: &spec.Proxy{HTTPS: "http://proxy.lan:3128", Except: []string{"10.112.0.0/15"}},
+			patch: "cluster: {network: {podSubnets: [10.112.0.0/16]}}",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := reservedSpec()
+			delete(s.Pools, "worker")
+			s.Cluster.Proxy = test.proxy
+			s.Cluster.Patches = []spec.Patch{{Path: "cluster.patches[0]", Origin: "own.yaml", Text: test.patch}}
+
+			warnings, err := Check(plantest.New(t, s))
+			require.NoError(t, err)
+
+			var rules []string
+			for _, w := range warnings {
+				rules = append(rules, w.Path+": "+w.Rule)
+			}
+
+			if test.warned {
+				assert.Contains(t, rules, "cluster.patches[0]: "+moved)
+			} else {
+				assert.NotContains(t, strings.Join(rules, ""), "to the proxy")
+			}
+		})
+	}
+}

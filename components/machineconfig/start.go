@@ -180,7 +180,7 @@ func startDoubts(p *plan.Plan, node plan.Node, cfg talosconfig.Provider) []strin
 		}
 	}
 
-	doubts = slices.Concat(doubts, pluginDoubts(cfg), sealingDoubts(p, node, cfg))
+	doubts = slices.Concat(doubts, pluginDoubts(cfg), sealingDoubts(p, node, cfg), proxyDoubts(p, cfg))
 
 	// A later contract has Talos refuse them.
 	if len(cfg.Machine().Install().ExtraKernelArgs()) > 0 && bootsUKI(p, node) {

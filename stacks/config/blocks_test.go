@@ -36,8 +36,8 @@ func withBlock(name, place, list string) []byte {
     worker: { role: worker, addresses: 10.0.0.21-29, nodes: { "1": { cores: 4%s } }%s }
     gpu: { role: worker, addresses: 10.0.0.31-39, gpus: { "1": { host: pve, bdf: "0000:01:00.0"%s } }%s }
 `, name, in("cluster.patches"), in("cluster.manifests"), in("pools.control.nodes.1.patches"),
-		in("pools.control.patches"), in("pools.worker.nodes.1.patches"), in("pools.worker.patches"), in("pools.gpu.gpus.1.patches"),
-		in("pools.gpu.patches"))
+		in("pools.control.patches"), in("pools.worker.nodes.1.patches"), in("pools.worker.patches"),
+		in("pools.gpu.gpus.1.patches"), in("pools.gpu.patches"))
 }
 
 // TestBlocks: a patch or a manifest may be written as a block of keys in every place that takes one. A wrong one is the

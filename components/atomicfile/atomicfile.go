@@ -16,23 +16,64 @@ import (
 // gives it its name when it is on the disk: os.Link takes none that is taken, os.Rename takes any. Whatever fails,
 // nothing is left. What a run has left that was killed is removed by the next one that writes into the directory.
 func Write(dir string, fill func(f *os.File) error, place func(temporary string) error) error {
-	err := write(dir, fill, place)
-	if errors.Is(err, syscall.ENOSPC) {
-		return fmt.Errorf("the disk that holds %s is full: %w", dir, err)
+	return fullOf(dir, write(dir, fill, place))
+}
+
+// Nameless has use work with a file on the disk of a directory, which is made as by Write. Its name goes before anything
+// is written to it: whatever ends the run, nothing of it is left, and other programs that read the directory do not meet
+// it. A system that keeps names of open files has it until use ends.
+func Nameless(dir string, use func(f *os.File) error) error {
+	f, err := create(dir)
+	if err != nil {
+		return fullOf(dir, err)
+	}
+	defer f.Close() //nolint:errcheck // nothing of it is kept
+
+	if os.Remove(f.Name()) != nil {
+		defer os.Remove(f.Name()) //nolint:errcheck // the next writer removes it
+		defer f.Close()           //nolint:errcheck // before its name
+	}
+
+	return fullOf(dir, use(f))
+}
+
+// fullError is that a disk is full, and which.
+type fullError struct {
+	dir string
+	err error
+}
+
+// Error implements error.
+func (e fullError) Error() string {
+	return fmt.Sprintf("the disk that holds %s is full: %v", e.dir, e.err)
+}
+
+// Unwrap returns what the system said.
+func (e fullError) Unwrap() error { return e.err }
+
+// fullOf says once of an error that it is the disk.
+func fullOf(dir string, err error) error {
+	if errors.Is(err, syscall.ENOSPC) && !errors.As(err, new(fullError)) {
+		return fullError{dir, err}
 	}
 
 	return err
 }
 
-func write(dir string, fill func(f *os.File) error, place func(temporary string) error) error {
+// create makes a file with a name of its own, and removes what dead writers have left next to it.
+func create(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+		return nil, err
 	}
 
 	ours := ours()
 	sweep(dir, ours)
 
-	f, err := os.CreateTemp(dir, fmt.Sprintf("%s%d.*", ours, os.Getpid()))
+	return os.CreateTemp(dir, fmt.Sprintf("%s%d.*", ours, os.Getpid()))
+}
+
+func write(dir string, fill func(f *os.File) error, place func(temporary string) error) error {
+	f, err := create(dir)
 	if err != nil {
 		return err
 	}

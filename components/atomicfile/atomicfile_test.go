@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -55,6 +56,37 @@ func TestFullDisk(t *testing.T) {
 		return errors.Join(err, full.Close())
 	}, func(string) error { return nil })
 	require.EqualError(t, err, "the disk that holds "+dir+" is full: write /dev/full: no space left on device")
+
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+// TestNameless: a file that is worked with has no name, and a disk that is full is called that once.
+func TestNameless(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+
+	require.NoError(t, Nameless(dir, func(f *os.File) error {
+		_, err := f.WriteString("secret")
+		require.NoError(t, err)
+
+		info, err := f.Stat()
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+		assert.EqualValues(t, 6, info.Size())
+
+		found, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		assert.Empty(t, found)
+
+		return nil
+	}))
+
+	err := Nameless(dir, func(*os.File) error {
+		return Write(dir, func(*os.File) error { return syscall.ENOSPC }, nil)
+	})
+	require.EqualError(t, err, "the disk that holds "+dir+" is full: no space left on device")
+	require.ErrorIs(t, err, syscall.ENOSPC)
 
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)

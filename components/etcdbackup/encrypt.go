@@ -31,13 +31,11 @@ func Recipients(keys []string, passphrase string) ([]age.Recipient, error) {
 }
 
 // encrypted is a fill that encrypts a file, and notes the hash of the result.
-func (s *Snapshot) encrypted(from string, recipients []age.Recipient) func(f *os.File) error {
+func (s *Snapshot) encrypted(plain io.ReadSeeker, recipients []age.Recipient) func(f *os.File) error {
 	return func(f *os.File) error {
-		plain, err := os.Open(from)
-		if err != nil {
+		if _, err := plain.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
-		defer plain.Close()
 
 		sum := sha256.New()
 

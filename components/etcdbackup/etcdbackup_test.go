@@ -220,10 +220,21 @@ func TestEncrypted(t *testing.T) {
 			for i := range 2 {
 				_, err := s.Save(day.Add(time.Duration(i)*time.Hour), func(w io.Writer) error {
 					_, err := w.Write(content)
+					requireNoneInPlain(t, s.Dir)
 
 					return err
 				})
 				require.NoError(t, err)
+			}
+
+			// What is no snapshot is not kept in either form.
+			for _, sent := range [][]byte{content[:len(content)-100], hashed(make([]byte, 8192))} {
+				_, err := s.Save(day.Add(-time.Hour), func(w io.Writer) error {
+					_, err := w.Write(sent)
+
+					return err
+				})
+				require.ErrorContains(t, err, "the data that etcd sent is not a snapshot: ")
 			}
 
 			files, err := filepath.Glob(filepath.Join(s.Dir, "*"))
@@ -269,6 +280,21 @@ func TestEncrypted(t *testing.T) {
 			require.NoError(t, err)
 			require.ErrorContains(t, Verify(kept[0]), "decrypt it to check whether it is complete")
 		})
+	}
+}
+
+// requireNoneInPlain holds that no file of a directory has what a snapshot holds, or may become one.
+func requireNoneInPlain(t *testing.T, dir string) {
+	t.Helper()
+
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		require.NoError(t, err)
+		assert.NotContains(t, string(text), "value", e.Name())
+		assert.Regexp(t, `\.db\.age(\.json)?$`, e.Name())
 	}
 }
 

@@ -63,6 +63,16 @@ const page = 512
 // cut off, was changed, or is something else. It reads through an open file, so that the caller decides which files may
 // be opened.
 func Read(f *os.File) (Snapshot, error) {
+	s, err := readHash(f)
+	if err != nil {
+		return s, err
+	}
+
+	return s, s.count(f.Name(), nil)
+}
+
+// readHash is Read without a look at the keys.
+func readHash(f *os.File) (Snapshot, error) {
 	s := Snapshot{Path: f.Name()}
 
 	info, err := f.Stat()
@@ -84,11 +94,7 @@ func Read(f *os.File) (Snapshot, error) {
 		return s, fmt.Errorf("%d bytes are not a complete snapshot of etcd", s.Size)
 	}
 
-	if err := s.hash(f); err != nil {
-		return s, err
-	}
-
-	return s, s.count(f.Name())
+	return s, s.hash(f)
 }
 
 // hash compares the content with the hash at the end.
@@ -125,7 +131,8 @@ func (s *Snapshot) hash(f *os.File) error {
 // revisions is the bucket in which etcd keeps each revision of each key; its keys begin with the revision, eight bytes.
 var revisions = []byte("key")
 
-func (s *Snapshot) count(path string) (err error) {
+// count looks at the keys of a file. Where it is open already, the library takes that, and closes it.
+func (s *Snapshot) count(path string, opened *os.File) (err error) {
 	// bbolt asserts what it reads, and maps the file: what lies behind its end is a fault, which would end the program.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -134,7 +141,12 @@ func (s *Snapshot) count(path string) (err error) {
 		}
 	}()
 
-	db, err := bolt.Open(path, 0, &bolt.Options{ReadOnly: true, Timeout: time.Second})
+	options := &bolt.Options{ReadOnly: true, Timeout: time.Second}
+	if opened != nil {
+		options.OpenFile = func(string, int, os.FileMode) (*os.File, error) { return opened, nil }
+	}
+
+	db, err := bolt.Open(path, 0, options)
 	if err != nil {
 		return fmt.Errorf("it is not an etcd database: %w", err)
 	}

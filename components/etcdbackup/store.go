@@ -44,12 +44,13 @@ const timestamp = "20060102-150405"
 // nameOf takes a file's name apart: the cluster, and when.
 var nameOf = regexp.MustCompile(`^(.+)\.(\d{8}-\d{6})\.db(\.age)?$`)
 
-// Save keeps what fetch writes in a new file: whole and sound or not at all, readable for its owner only. A note next
-// to it, written in the same way, says what is known of it. The oldest snapshots beyond Keep go.
+// Save keeps what fetch writes in a new file: whole and sound or not at all, readable for its owner only. What is to be
+// encrypted is in no file with a name before it is. A note next to it, written in the same way, says what is known of
+// it. The oldest snapshots beyond Keep go.
 func (s Store) Save(now time.Time, fetch func(io.Writer) error) (Snapshot, error) {
 	var taken Snapshot
 
-	fill := func(f *os.File) (err error) {
+	receive := func(f *os.File) (err error) {
 		w := &writer{to: f}
 		if err := fetch(w); w.err != nil {
 			return w.err // whatever fetch makes of it, its source is not to blame
@@ -57,8 +58,8 @@ func (s Store) Save(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 			return err
 		}
 
-		if taken, err = Read(f); err != nil {
-			return fmt.Errorf("the data that etcd sent is not a snapshot: %w", err)
+		if taken, err = readHash(f); err != nil {
+			return notSnapshot(err)
 		}
 
 		// What etcd sends ends with a hash.
@@ -66,21 +67,18 @@ func (s Store) Save(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 			return fmt.Errorf("the snapshot that etcd sent was cut off after %d bytes", taken.Size)
 		}
 
-		return nil
-	}
-
-	err := atomicfile.Write(s.Dir, fill, func(temporary string) error {
 		taken.Taken, taken.ClusterCA = now.UTC().Truncate(time.Second), s.ClusterCA
 		taken.By = cmp.Or(s.By, ByUpdate)
 
-		if s.Recipients == nil {
-			return s.link(temporary, &taken, ".db")
-		}
+		return nil
+	}
 
-		return atomicfile.Write(s.Dir, taken.encrypted(temporary, s.Recipients), func(encrypted string) error {
-			return s.link(encrypted, &taken, ".db"+extension)
-		})
-	})
+	save := s.savePlain
+	if s.Recipients != nil {
+		save = s.saveEncrypted
+	}
+
+	err := save(&taken, receive)
 	if errors.Is(err, errSameSecond) {
 		return taken, nil
 	} else if err != nil {
@@ -104,6 +102,49 @@ func (s Store) Save(now time.Time, fetch func(io.Writer) error) (Snapshot, error
 	}
 
 	return taken, nil
+}
+
+// savePlain keeps what receive writes as it is.
+func (s Store) savePlain(taken *Snapshot, receive func(*os.File) error) error {
+	fill := func(f *os.File) error {
+		if err := receive(f); err != nil {
+			return err
+		}
+
+		return notSnapshot(taken.count(f.Name(), nil))
+	}
+
+	return atomicfile.Write(s.Dir, fill, func(temporary string) error { return s.link(temporary, taken, ".db") })
+}
+
+// saveEncrypted keeps what receive writes encrypted. The keys can be looked at only in a whole file in plain text, and
+// memory may be too small for one.
+func (s Store) saveEncrypted(taken *Snapshot, receive func(*os.File) error) error {
+	return atomicfile.Nameless(s.Dir, func(plain *os.File) error {
+		if err := receive(plain); err != nil {
+			return err
+		}
+
+		fill := func(f *os.File) error {
+			if err := taken.encrypted(plain, s.Recipients)(f); err != nil {
+				return err
+			}
+
+			return notSnapshot(taken.count(plain.Name(), plain))
+		}
+
+		return atomicfile.Write(s.Dir, fill, func(temporary string) error {
+			return s.link(temporary, taken, ".db"+extension)
+		})
+	})
+}
+
+func notSnapshot(err error) error {
+	if err == nil {
+		return nil
+	}
+
+	return fmt.Errorf("the data that etcd sent is not a snapshot: %w", err)
 }
 
 // errSameSecond says that the cluster has a snapshot of the same second, which is as good.

@@ -185,24 +185,32 @@ func TestApproval(t *testing.T) {
 	assert.NotContains(t, string(secrets), "secrets.")
 }
 
-// TestPreviewDigest: the digest is of what an update does to resources, whatever the order, and not of who asks.
+// TestPreviewDigest: the digest is of what an update does to resources, whatever the order, and not of who asks. The same
+// run shows it.
 func TestPreviewDigest(t *testing.T) {
 	t.Parallel()
 
 	jq := pinnedTool(t, "gojq")
 
 	const (
-		same     = `{"op":"same","urn":"urn:pulumi:s::p::t::same","newState":{"inputs":{"a":1}}}`
-		create   = `{"op":"create","urn":"urn:pulumi:s::p::t::a","newState":{"inputs":{"cores":2,"smbios":{"uuid":"1"},"description":"1"}}}`
-		again    = `{"op":"create","urn":"urn:pulumi:s::p::t::a","newState":{"inputs":{"cores":2,"smbios":{"uuid":"2"},"description":"2"}}}`
-		other    = `{"op":"create","urn":"urn:pulumi:s::p::t::a","newState":{"inputs":{"cores":4}}}`
-		remove   = `{"op":"delete","urn":"urn:pulumi:s::p::t::b","oldState":{}}`
-		provider = `{"op":"update","urn":"urn:pulumi:s::p::pulumi:providers:proxmoxve::x","newState":{"inputs":{}}}`
+		same     = `{"op":"same","urn":"urn:pulumi:s::p::t::same","new":{"inputs":{"a":1}}}`
+		create   = `{"op":"create","urn":"urn:pulumi:s::p::t::a","new":{"inputs":{"cores":2,"smbios":{"uuid":"1"},"description":"1"}}}`
+		again    = `{"op":"create","urn":"urn:pulumi:s::p::t::a","new":{"inputs":{"cores":2,"smbios":{"uuid":"2"},"description":"2"}}}`
+		other    = `{"op":"create","urn":"urn:pulumi:s::p::t::a","new":{"inputs":{"cores":4}}}`
+		remove   = `{"op":"delete","urn":"urn:pulumi:s::p::t::b","old":{}}`
+		provider = `{"op":"update","urn":"urn:pulumi:s::p::pulumi:providers:proxmoxve::x","new":{"inputs":{}}}`
+		logged   = "while [ \"$1\" != --event-log ]; do shift; done\n"
 	)
 
 	digest := func(steps ...string) string {
 		dir := linksTo(t, map[string]string{"jq": jq})
-		writeScript(t, dir, "pulumi", "cat <<'END'\n{\"steps\":["+strings.Join(steps, ",")+"]}\nEND\n")
+		events := `{"sequence":1,"stdoutEvent":{}}` + "\n"
+
+		for _, step := range steps {
+			events += `{"resourcePreEvent":{"metadata":` + step + "}}\n"
+		}
+
+		writeScript(t, dir, "pulumi", logged+"cat > \"$2\" <<'END'\n"+events+"END\necho shown\n")
 
 		return previewDigest(t, "dev", ".", append(os.Environ(), pathWith(dir)))
 	}
@@ -214,7 +222,7 @@ func TestPreviewDigest(t *testing.T) {
 	assert.NotEqual(t, approved, digest(other, remove))
 
 	bin := linksTo(t, map[string]string{"jq": jq})
-	writeScript(t, bin, "pulumi", "echo '{\"diagnostics\":[{\"message\":\"no such key\"}]}'\nexit 255\n")
+	writeScript(t, bin, "pulumi", "echo no such key\nexit 255\n")
 
 	refused := exec.CommandContext(t.Context(), filepath.Join(root, ".ci", "preview-digest"), "dev")
 	refused.Env = append(os.Environ(), pathWith(bin))
@@ -237,6 +245,7 @@ func previewDigest(t *testing.T, stack, project string, environ []string) string
 	out, err := command.Output()
 	require.NoError(t, err, said.String())
 	require.Regexp(t, "^[0-9a-f]{64}\n$", string(out))
+	require.NotEmpty(t, said.String(), "what is approved is shown")
 
 	return string(out)
 }

@@ -110,7 +110,10 @@ var can = []struct {
 		[]Effect{Unauthorized, Denied, Throttled, BadGateway, Page, HalfAnswer, HeldAnswer},
 	},
 	{journal.Proxmox, changesVM, Events()},
-	{journal.Kubernetes, regexp.MustCompile(`^`), []Effect{Unauthorized, Throttled, BadGateway}},
+	{
+		journal.Kubernetes, regexp.MustCompile(`^`),
+		[]Effect{Unauthorized, Throttled, BadGateway, Page, HalfAnswer, HeldAnswer},
+	},
 	{
 		journal.Proxmox, regexp.MustCompile(
 			`^(POST /nodes/{host}/qemu|POST .*/(clone|config|start|stop|shutdown|reboot|migrate|download-url)|PUT .*/resize|DELETE .*/(qemu/{vm}|content/{volume}))$`),

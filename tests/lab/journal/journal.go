@@ -71,9 +71,11 @@ const (
 	Answer Kind = "answer"
 	// Replace answers as if all were well, with Message instead of the content (Factory only).
 	Replace Kind = "replace"
-	// Truncate does what was asked and ends the connection in the middle of the content (Proxmox and Factory only).
+	// Truncate does what was asked and ends the connection in the middle of the content (not for Talos
+	// and SSH).
 	Truncate Kind = "truncate"
-	// Hang begins an answer, says nothing more for a while, and closes the connection. Nothing is done (Proxmox only).
+	// Hang begins an answer, says nothing more for a while, and closes the connection. Nothing is done (Proxmox and
+	// Kubernetes only).
 	Hang Kind = "hang"
 	// HangTask lets the task that the call starts do nothing for a while, or until it is stopped, and then its work
 	// (Proxmox only).

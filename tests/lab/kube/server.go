@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	stdx509 "crypto/x509"
@@ -12,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -272,6 +274,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			hangUp(r)
 
 			return
+		case journal.Truncate:
+			whole := kept{discard: discard{header: http.Header{}}}
+			s.answer(&whole, r, who, err, call)
+			sendHalf(w, whole.body.Bytes())
+			hangUp(r)
+
+			return
+		case journal.Hang:
+			sendHalf(w, []byte(`{"kind":"Status","apiVersion":"v1"}`))
+			fault.Hold(r.Context(), s.done)
+			hangUp(r)
+
+			return
 		case journal.FailTask: // not for this face
 		}
 	}
@@ -291,6 +306,23 @@ func hangUp(r *http.Request) {
 
 	panic(http.ErrAbortHandler)
 }
+
+// sendHalf announces all of an answer and sends half of it.
+func sendHalf(w http.ResponseWriter, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body[:len(body)/2])
+	_ = http.NewResponseController(w).Flush()
+}
+
+// kept is a reply of which the body is kept.
+type kept struct {
+	discard
+
+	body bytes.Buffer
+}
+
+func (k *kept) Write(b []byte) (int, error) { return k.body.Write(b) }
 
 // discard is the reply that is not sent.
 type discard struct{ header http.Header }

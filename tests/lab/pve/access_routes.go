@@ -111,6 +111,9 @@ func userEntry(u world.User) map[string]any {
 
 	optional(entry, "comment", u.Comment)
 	optional(entry, "email", u.Email)
+	optional(entry, "firstname", u.FirstName)
+	optional(entry, "lastname", u.LastName)
+	optional(entry, "keys", u.Keys)
 
 	return entry
 }

@@ -14,7 +14,7 @@ func accountRoutes() []route {
 	const user, token, role = "/access/users/{userid}", "/access/users/{userid}/token/{tokenid}", "/access/roles/{role}"
 
 	users, all := need("/access/groups", "User.Modify"), need("/access", "Sys.Modify")
-	attributes := "comment email enable:bool expire:int"
+	attributes := "comment email enable:bool expire:int firstname lastname keys"
 
 	return []route{
 		{
@@ -68,12 +68,12 @@ func createUser(r *request) (any, error) {
 
 // user is a user with what the call says of it.
 func (r *request) user(u world.User) world.User {
-	if text := r.values.text("comment"); text != nil {
-		u.Comment = *text
-	}
-
-	if text := r.values.text("email"); text != nil {
-		u.Email = *text
+	for name, field := range map[string]*string{
+		"comment": &u.Comment, "email": &u.Email, "firstname": &u.FirstName, "lastname": &u.LastName, "keys": &u.Keys,
+	} {
+		if text := r.values.text(name); text != nil {
+			*field = *text
+		}
 	}
 
 	if on := r.values.flag("enable"); on != nil {

@@ -55,3 +55,21 @@ func TestTokensThatWereMade(t *testing.T) {
 	require.Equal(t, "401 Authentication failed!", f.call("GET", "/version").status())
 	require.NoError(t, f.journal.Unknown())
 }
+
+// TestWhatIsKnownOfAUser: a client may send all there is, empty.
+func TestWhatIsKnownOfAUser(t *testing.T) {
+	f := serve(t, timeline.Latencies{})
+	f.ok("POST", "/access/users", "userid", "csi@pve", "comment", "a plugin's", "email", "", "enable", "1", "expire", "0",
+		"firstname", "", "lastname", "", "keys", "")
+
+	require.Equal(t, map[string]any{"comment": "a plugin's", "enable": 1., "expire": 0., "groups": []any{}, "tokens": nil},
+		f.object(f.ok("GET", "/access/users/csi@pve")))
+
+	f.ok("PUT", "/access/users/csi@pve", "comment", "", "firstname", "C", "lastname", "SI", "keys", "x!key", "email", "c@example.org")
+
+	require.Equal(t, map[string]any{
+		"email": "c@example.org", "enable": 1., "expire": 0., "firstname": "C", "lastname": "SI", "keys": "x!key",
+		"groups": []any{}, "tokens": nil,
+	}, f.object(f.ok("GET", "/access/users/csi@pve")))
+	require.NoError(t, f.journal.Unknown())
+}

@@ -11,9 +11,12 @@ import (
 
 // User is what is known of a user.
 type User struct {
-	ID, Comment, Email string
-	Disabled           bool
-	Expire             int
+	ID, Comment, Email  string
+	FirstName, LastName string
+	// Keys are for a second factor.
+	Keys     string
+	Disabled bool
+	Expire   int
 }
 
 // Token is an API token of a user.

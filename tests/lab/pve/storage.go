@@ -1,6 +1,10 @@
 package pve
 
 import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -9,7 +13,7 @@ import (
 
 func storageRoutes() []route {
 	audit := need("/storage/{storage}", "Datastore.Audit", "Datastore.AllocateSpace")
-	path := "/nodes/{node}/storage"
+	nodes := "/nodes/{node}/storage"
 
 	return []route{
 		{method: "GET", path: "/storage", params: parameters("type"), handle: storages},
@@ -18,21 +22,26 @@ func storageRoutes() []route {
 			needs: need("/storage/{storage}", "Datastore.Allocate"), handle: storageConfig,
 		},
 		{
-			method: "GET", path: path, params: parameters("content storage enabled:bool target format:bool"),
+			method: "GET", path: nodes, params: parameters("content storage enabled:bool target format:bool"),
 			handle: nodeStorages,
 		},
-		{method: "GET", path: path + "/{storage}/status", needs: audit, handle: storageStatus},
+		{method: "GET", path: nodes + "/{storage}/status", needs: audit, handle: storageStatus},
 		{
-			method: "GET", path: path + "/{storage}/content", needs: audit, params: parameters("content vmid:int"),
+			method: "GET", path: nodes + "/{storage}/content", needs: audit, params: parameters("content vmid:int"),
 			handle: content,
 		},
-		{method: "GET", path: path + "/{storage}/content/{volume...}", handle: volume},
 		{
-			method: "DELETE", path: path + "/{storage}/content/{volume...}", params: parameters("delay:int"),
+			method: "POST", path: nodes + "/{storage}/content",
+			needs:  need("/storage/{storage}", "Datastore.AllocateSpace"),
+			params: parameters("filename! vmid:int! size! format"), handle: allocate,
+		},
+		{method: "GET", path: nodes + "/{storage}/content/{volume...}", handle: volume},
+		{
+			method: "DELETE", path: nodes + "/{storage}/content/{volume...}", params: parameters("delay:int"),
 			handle: deleteVolume,
 		},
 		{
-			method: "POST", path: path + "/{storage}/download-url",
+			method: "POST", path: nodes + "/{storage}/download-url",
 			needs: need("/storage/{storage}", "Datastore.AllocateTemplate"),
 			// The node and the storage are in the path; a client may repeat them.
 			params: parameters(
@@ -40,7 +49,7 @@ func storageRoutes() []route {
 			handle: downloadURL,
 		},
 		{
-			method: "POST", path: path + "/{storage}/upload",
+			method: "POST", path: nodes + "/{storage}/upload",
 			needs:  need("/storage/{storage}", "Datastore.AllocateTemplate"),
 			params: parameters("content! filename! checksum checksum-algorithm"), handle: upload,
 		},
@@ -185,6 +194,38 @@ func content(r *request) (any, error) {
 	}
 
 	return out, nil
+}
+
+// sizeOfImage is a number of KiB, or of the units that its suffix names.
+var sizeOfImage = regexp.MustCompile(`^(\d+)([MG]?)$`)
+
+func allocate(r *request) (any, error) {
+	found := sizeOfImage.FindStringSubmatch(r.values.Get("size"))
+	if found == nil {
+		return nil, world.Invalid("size", "value does not match the regex pattern")
+	}
+
+	size, err := strconv.ParseInt(found[1], 10, 32)
+	if err != nil {
+		return nil, unknownError{err}
+	}
+
+	name, format := r.values.Get("filename"), r.values.Get("format")
+	if !slices.Contains([]string{"", "raw", "qcow2", "vmdk"}, format) || name == "" {
+		return nil, unknownError{fmt.Errorf("an image of the format %q and the name %q", format, name)}
+	}
+
+	// What the name ends with is its format.
+	if end := strings.TrimPrefix(path.Ext(name), "."); slices.Contains([]string{"raw", "qcow2", "vmdk"}, end) {
+		if format != "" && format != end {
+			return nil, world.Invalid("format", "different storage formats (%s != %s)", format, end)
+		}
+
+		format = end
+	}
+
+	return r.world.Allocate(r.vars["node"], r.vars["storage"], r.values.number("vmid"), format, name,
+		size*map[string]int64{"": 1 << 10, "M": world.MiB, "G": world.GiB}[found[2]])
 }
 
 func volume(r *request) (any, error) {

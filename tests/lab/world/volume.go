@@ -1,9 +1,11 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -273,6 +275,64 @@ func (w *World) AddDisk(host, storage string, vmid int, size int64) (string, err
 	if err != nil {
 		return "", err
 	}
+
+	return v.id, nil
+}
+
+// imageFile is the name of an image that is a file (pve-storage: Plugin.pm, parse_name_dir).
+var imageFile = regexp.MustCompile(`^[^/\s]+\.(raw|qcow2|vmdk)$`)
+
+// Allocate makes a disk image under a name of the caller's, for the number of a VM, and returns its id. Whether there is
+// such a VM is not asked: plugins that keep volumes for Kubernetes own them by the number of none.
+func (w *World) Allocate(host, storage string, vmid int, format, name string, size int64) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	s, err := w.storage(host, storage)
+	if err != nil {
+		return "", err
+	}
+
+	format = cmp.Or(format, "raw")
+	prefix, where := fmt.Sprintf("vm-%d-", vmid), s.rawOnly()
+
+	switch found := imageFile.FindStringSubmatch(name); {
+	case where != "" && format != "raw":
+		return "", failf("unsupported format '%s' at %s.", format, where)
+	case !s.files() && !strings.HasPrefix(name, prefix):
+		return "", failf("illegal name '%s' - should be '%s*'", name, prefix)
+	case !s.files():
+	case found == nil:
+		return "", failf("unable to parse volume filename '%s'", name)
+	case found[1] != format:
+		return "", failf("illegal name '%s' - wrong extension for format ('%s != '%s')", name, found[1], format)
+	}
+
+	v := &volume{storage: s, kind: "images", format: format, owner: vmid, created: time.Now()}
+	v.host = s.key(host, "").host
+	v.id = s.Name + ":" + name
+
+	if s.files() {
+		v.id = fmt.Sprintf("%s:%d/%s", s.Name, vmid, name)
+	}
+
+	size = s.roundUp(size)
+
+	switch _, taken := w.volumes[v.key()]; {
+	case taken && s.Type == "zfspool":
+		return "", failf("zfs error: cannot create '%s/%s': dataset already exists", s.Name, name)
+	case taken && !s.files():
+		return "", failf("lvcreate 'pve/%s' error:   Logical Volume \"%s\" already exists in volume group \"pve\"", name, name)
+	case taken:
+		return "", failf("disk image '%s' already exists", v.path())
+	}
+
+	if err := w.room(host, s, v.id, size); err != nil {
+		return "", err
+	}
+
+	v.disk = machine.NewDisk("", v.id, size, nil)
+	w.volumes[v.key()] = v
 
 	return v.id, nil
 }

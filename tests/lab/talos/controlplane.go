@@ -134,8 +134,8 @@ func (n *node) apiServerNames() []string {
 	return slices.Compact(names)
 }
 
-// manifests is what Talos installs into the cluster with this node's configuration.
-func (n *node) manifests() kube.Manifests {
+// ownManifests is what Talos installs into the cluster of itself.
+func (n *node) ownManifests() kube.Manifests {
 	cfg := clusterOf(n.config())
 	m := kube.Manifests{
 		CA: cfg.ClusterCA, TokenID: cfg.Token().ID(), TokenSecret: cfg.Token().Secret(), Inventory: n.atLeast(13),
@@ -156,6 +156,13 @@ func (n *node) manifests() kube.Manifests {
 	if cfg.CNI().CNIName == constants.FlannelCNI {
 		m.FlannelImage = "ghcr.io/siderolabs/flannel:v0.27.4"
 	}
+
+	return m
+}
+
+// manifests is what Talos installs into the cluster with this node's configuration.
+func (n *node) manifests() kube.Manifests {
+	m := n.ownManifests()
 
 	inline, err := n.inlineManifests()
 	if err != nil {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -99,6 +101,37 @@ func (n *node) publishManifests(b *board) {
 	applied := slices.Sorted(maps.Keys(trees))
 	show(b, k8s.NewManifestStatus(k8s.ControlPlaneNamespaceName),
 		func(s *k8s.ManifestStatusSpec) { s.ManifestsApplied = applied })
+}
+
+// publishManifestsConfig shows what Talos' own manifests are made of. Newer health checks ask it whether nodes wait for a
+// network plugin that is not Talos' own (Talos: controllers/k8s, control_plane.go).
+func (n *node) publishManifestsConfig(b *board) {
+	cfg, own := n.config(), n.ownManifests()
+	c := clusterOf(cfg)
+
+	show(b, k8s.NewBootstrapManifestsConfig(), func(s *k8s.BootstrapManifestsConfigSpec) {
+		s.Server, s.ClusterDomain, s.PodCIDRs = c.Endpoint().String(), c.DNSDomain(), prefixTexts(c.PodCIDRs())
+		s.ProxyEnabled, s.ProxyImage = own.ProxyImage != "", own.ProxyImage
+		s.CoreDNSEnabled, s.CoreDNSImage = own.CoreDNSImage != "", own.CoreDNSImage
+		s.FlannelEnabled, s.FlannelImage = own.FlannelImage != "", own.FlannelImage
+		s.DNSServiceIP, s.TalosAPIServiceEnabled = own.DNSIP.String(), cfg.K8sTalosAPIAccessConfig() != nil
+
+		if prism := cfg.K8sKubePrismConfig(); prism != nil {
+			s.Server = fmt.Sprintf("https://127.0.0.1:%d", prism.Port())
+
+			if s.FlannelEnabled {
+				s.FlannelKubeServiceHost, s.FlannelKubeServicePort = "127.0.0.1", strconv.Itoa(prism.Port())
+			}
+		}
+
+		switch {
+		case !n.atLeast(13): // which has no name of it
+		case s.FlannelEnabled:
+			s.CNIName = constants.FlannelCNI
+		default:
+			s.CNIName = constants.NoneCNI
+		}
+	})
 }
 
 // tree is an object as a manifest has it.

@@ -410,3 +410,45 @@ func TestExtraManifests(t *testing.T) {
 		return err
 	})
 }
+
+// TestManifestsConfig: a control plane says what its own manifests are made of, which Talos' health checks ask for.
+func TestManifestsConfig(t *testing.T) {
+	r := newHarness(t)
+	c, cp := one(r)
+
+	config := func(flannel bool) *k8s.BootstrapManifestsConfigSpec {
+		t.Helper()
+
+		var spec *k8s.BootstrapManifestsConfigSpec
+
+		r.until("the configuration of manifests", func(ctx context.Context) error {
+			found, err := safe.ReaderGetByID[*k8s.BootstrapManifestsConfig](ctx, c.client(cp).COSI, k8s.BootstrapManifestsConfigID)
+			if err == nil && found.TypedSpec().FlannelEnabled != flannel {
+				err = errors.New("not yet")
+			}
+
+			if err == nil {
+				spec = found.TypedSpec()
+			}
+
+			return err
+		})
+
+		return spec
+	}
+
+	spec := config(true)
+	require.Equal(t, []string{"10.244.0.0/16"}, spec.PodCIDRs)
+	require.Equal(t, "10.96.0.10", spec.DNSServiceIP)
+	require.Equal(t, "https://127.0.0.1:7445", spec.Server)
+	require.True(t, spec.ProxyEnabled)
+	require.Contains(t, spec.ProxyImage, "/kube-proxy:")
+	require.True(t, spec.CoreDNSEnabled)
+
+	c.live(cp, configmachine.TypeControlPlane, "cp-1", noCNI, "cluster: {proxy: {disabled: true}}")
+
+	spec = config(false)
+	require.False(t, spec.ProxyEnabled)
+	require.Empty(t, spec.FlannelImage)
+	require.Empty(t, spec.CNIName, "Talos 1.12 has no name of it")
+}

@@ -413,6 +413,10 @@ func (n *node) publishKubernetes(b *board) {
 
 	n.publishStaticPods(b)
 
+	if cfg.Machine().Type().IsControlPlane() {
+		n.publishManifestsConfig(b)
+	}
+
 	if serving {
 		n.publishManifests(b)
 	}

@@ -22,6 +22,18 @@ func setDefaults(obj runtime.Object) {
 		if o.Status.Phase == "" {
 			o.Status.Phase = corev1.PodPending
 		}
+	case *corev1.PersistentVolume:
+		defaultVolume(&o.Spec.VolumeMode)
+
+		if o.Spec.PersistentVolumeReclaimPolicy == "" {
+			o.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+		}
+
+		// It is pending until the volume controller has seen it, which takes no time here.
+		o.Status.Phase = corev1.VolumeAvailable
+	case *corev1.PersistentVolumeClaim:
+		defaultVolume(&o.Spec.VolumeMode)
+		o.Status.Phase = corev1.ClaimPending
 	case *corev1.Secret:
 		if o.Type == "" {
 			o.Type = corev1.SecretTypeOpaque
@@ -63,6 +75,13 @@ func setDefaults(obj runtime.Object) {
 				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &quarter, MaxSurge: &quarter},
 			}
 		}
+	}
+}
+
+func defaultVolume(mode **corev1.PersistentVolumeMode) {
+	if *mode == nil {
+		files := corev1.PersistentVolumeFilesystem
+		*mode = &files
 	}
 }
 

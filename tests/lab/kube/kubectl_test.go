@@ -99,6 +99,18 @@ func TestDefaults(t *testing.T) {
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.Equal(t, corev1.SecretTypeOpaque, secret.Type)
+
+	volume, err := f.api.CoreV1().PersistentVolumes().Create(t.Context(),
+		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.Equal(t, corev1.PersistentVolumeReclaimRetain, volume.Spec.PersistentVolumeReclaimPolicy)
+	require.Equal(t, corev1.PersistentVolumeFilesystem, *volume.Spec.VolumeMode)
+	require.Equal(t, corev1.VolumeAvailable, volume.Status.Phase)
+
+	claim, err := f.api.CoreV1().PersistentVolumeClaims("default").Create(t.Context(),
+		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.Equal(t, corev1.ClaimPending, claim.Status.Phase)
 }
 
 // A namespace takes with it what is in it; those that Kubernetes needs stay.

@@ -282,10 +282,6 @@ func TestEnvironmentsOfPages(t *testing.T) {
 				}
 
 				given[config.Project+":"+name] = opened
-				if secret {
-					given[config.Project+":"+name] = map[string]any{"secure": opened}
-				}
-
 				seen++
 			}
 

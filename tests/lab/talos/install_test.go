@@ -12,9 +12,12 @@ import (
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	configmachine "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/tests/lab/machine"
 	"talos-proxmox/tests/lab/talos"
@@ -151,6 +154,40 @@ func TestInstallDiskSelector(t *testing.T) {
 		return nil
 	})
 	require.Nil(t, v.hw.Disks[0].Content())
+}
+
+// TestEphemeralOnAnotherDisk: what the configuration says where EPHEMERAL is to be, clients and Kubernetes are told.
+func TestEphemeralOnAnotherDisk(t *testing.T) {
+	r := newHarness(t)
+	v := r.machine(11, template())
+	v.hw.Disks = append(v.hw.Disks, machine.NewDisk("virtio1", "tank:vm-411-disk-1", 100*gib, nil))
+	v.on()
+
+	c := r.cluster(v.addr())
+	c.apply(v, c.config(configmachine.TypeControlPlane, "cp-1", `apiVersion: v1alpha1
+kind: VolumeConfig
+name: EPHEMERAL
+provisioning:
+  diskSelector:
+    match: '!system_disk'
+`))
+	c.bootstrap(v)
+	v.ready()
+
+	status, err := safe.ReaderGetByID[*block.VolumeStatus](t.Context(), c.client(v).COSI, constants.EphemeralPartitionLabel)
+	require.NoError(t, err)
+	require.Equal(t, "/dev/vda", status.TypedSpec().ParentLocation)
+	require.Equal(t, "/dev/vda1", status.TypedSpec().Location)
+	require.EqualValues(t, 100*gib-2<<20, status.TypedSpec().Size)
+
+	status, err = safe.ReaderGetByID[*block.VolumeStatus](t.Context(), c.client(v).COSI, constants.StatePartitionLabel)
+	require.NoError(t, err)
+	require.Equal(t, "/dev/sda", status.TypedSpec().ParentLocation)
+
+	nodesReady(r, c.kubernetes(v).CoreV1().Nodes().List, "cp-1")
+	node, err := c.kubernetes(v).CoreV1().Nodes().Get(t.Context(), "cp-1", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Greater(t, node.Status.Capacity.StorageEphemeral().Value(), int64(90*gib))
 }
 
 const static = `addresses:

@@ -537,6 +537,10 @@ func (n *node) capacity() kube.Capacity {
 	c := kube.Capacity{Cores: n.hw.Cores, MemoryMiB: n.hw.MemoryMiB}
 	if n.disk != nil {
 		c.Disk = n.disk.Size() - systemMiB<<20
+
+		if d := n.ephemeralDisk(); d != n.disk {
+			c.Disk = d.Size() - tableSize
+		}
 	}
 
 	storage := resource.MustParse(constants.KubeletSystemReservedEphemeralStorage)

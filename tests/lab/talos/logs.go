@@ -73,8 +73,8 @@ func (s *machined) follow(ctx context.Context, follow bool) error {
 func (s *machined) Mounts(context.Context, *emptypb.Empty) (*machineapi.MountsResponse, error) {
 	list := &machineapi.Mounts{}
 
-	if d := s.node.disk; d != nil {
-		size := uint64(max(0, d.Size()-otherPartitions))
+	if s.node.disk != nil {
+		size := s.node.ephemeralSize()
 		list.Stats = append(list.Stats, &machineapi.MountStat{
 			Filesystem: "/dev/EPHEMERAL", Size: size,
 			Available: size * 9 / 10, MountedOn: "/var",

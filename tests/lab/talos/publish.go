@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"github.com/cosi-project/runtime/pkg/resource"
+	blockpb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/block"
+	"github.com/siderolabs/talos/pkg/machinery/cel/celenv"
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
+	"github.com/siderolabs/talos/pkg/machinery/proto"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/siderolabs/talos/pkg/machinery/resources/cluster"
 	"github.com/siderolabs/talos/pkg/machinery/resources/etcd"
@@ -23,6 +26,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"talos-proxmox/tests/lab/machine"
 )
 
 // publishInterval is how often the resources are compared with what they describe, besides whenever something says that
@@ -218,10 +223,16 @@ func (n *node) publishExtensions() {
 const otherPartitions = 2<<20 + 1<<20 + 2000<<20 + 1<<20 + 100<<20
 
 func (n *node) publishDisks() {
+	ephemeral := n.ephemeralDisk()
+
 	for i, d := range n.hw.Disks {
 		disk := block.NewDisk(block.NamespaceName, deviceName(n.hw.Disks, i))
 		*disk.TypedSpec() = diskSpec(n.hw.Disks, i)
 		n.put(disk)
+
+		if n.disk != nil && d == ephemeral {
+			n.publishVolume(constants.EphemeralPartitionLabel, n.ephemeralSize(), disk.TypedSpec().DevPath)
+		}
 
 		if d != n.disk {
 			continue
@@ -232,13 +243,65 @@ func (n *node) publishDisks() {
 		n.put(system)
 
 		for label, size := range map[string]uint64{
-			constants.StatePartitionLabel:     100 << 20,
-			constants.MetaPartitionLabel:      1 << 20,
-			constants.EphemeralPartitionLabel: uint64(max(0, d.Size()-otherPartitions)),
+			constants.StatePartitionLabel: 100 << 20,
+			constants.MetaPartitionLabel:  1 << 20,
 		} {
 			n.publishVolume(label, size, disk.TypedSpec().DevPath)
 		}
 	}
+}
+
+// tableSize is what the partition table takes from a disk.
+const tableSize = 2 << 20
+
+// ephemeralDisk is where EPHEMERAL is: on the first disk that fits the configuration's selector, or on the system's.
+func (n *node) ephemeralDisk() *machine.Disk {
+	cfg := n.storedConfig()
+	if cfg == nil {
+		return n.disk
+	}
+
+	volume, _ := cfg.Volumes().ByName(constants.EphemeralPartitionLabel)
+
+	selector, chosen := volume.Provisioning().DiskSelector().Get()
+	if !chosen {
+		return n.disk
+	}
+
+	for i, d := range n.hw.Disks {
+		status := block.NewDisk(block.NamespaceName, deviceName(n.hw.Disks, i))
+		*status.TypedSpec() = diskSpec(n.hw.Disks, i)
+
+		var spec blockpb.DiskSpec
+
+		err := proto.ResourceSpecToProto(status, &spec)
+		if err == nil {
+			var fits bool
+			if fits, err = selector.EvalBool(celenv.DiskLocator(), map[string]any{
+				"disk": &spec, "system_disk": d == n.disk,
+			}); fits {
+				return d
+			}
+		}
+
+		if err != nil {
+			n.sys.log("error evaluating the disk selector of EPHEMERAL: %v", err)
+		}
+	}
+
+	// Talos would wait for such a disk; the lab's nodes do not.
+	n.fw.opts.Journal.Ignore("a disk selector of EPHEMERAL that fits no disk")
+
+	return n.disk
+}
+
+// ephemeralSize is what is left for EPHEMERAL on its disk.
+func (n *node) ephemeralSize() uint64 {
+	if d := n.ephemeralDisk(); d != n.disk {
+		return uint64(max(0, d.Size()-tableSize))
+	}
+
+	return uint64(max(0, n.disk.Size()-otherPartitions))
 }
 
 func (n *node) publishVolume(label string, size uint64, device string) {
@@ -246,6 +309,11 @@ func (n *node) publishVolume(label string, size uint64, device string) {
 		constants.MetaPartitionLabel: 4, constants.StatePartitionLabel: 5,
 		constants.EphemeralPartitionLabel: 6,
 	}[label]
+
+	if label == constants.EphemeralPartitionLabel && n.ephemeralDisk() != n.disk {
+		index = 1
+	}
+
 	v := block.NewVolumeStatus(block.NamespaceName, label)
 	spec := v.TypedSpec()
 	spec.Phase, spec.Type = block.VolumePhaseReady, block.VolumeTypePartition

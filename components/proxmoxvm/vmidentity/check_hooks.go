@@ -93,7 +93,7 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 		return i.checkNoCopy(ctx, c.Found)
 	}
 
-	err = errors.Join(m.checkDeletable(c.Found), i.checkOnce(m.VMID))
+	err = errors.Join(i.checkDeletable(m, c.Found), i.checkOnce(m.VMID))
 	if err == nil && c.Verdict == VerdictOwn {
 		err = i.checkUnrecorded(ctx, c.Found)
 	}
@@ -107,7 +107,11 @@ func (i *Identities) Check(ctx context.Context, args *pulumi.ResourceHookArgs) e
 
 // checkDeletable refuses to delete a VM that is protected, or that has disks that the state does not have: the program
 // detaches none, and Proxmox VE deletes those with the VM, whether they are attached or not.
-func (m Machine) checkDeletable(f Found) error {
+func (i *Identities) checkDeletable(m Machine, f Found) error {
+	if i.importFailed(m, f) {
+		return nil
+	}
+
 	if f.Config.Protection {
 		return fmt.Errorf("%s is protected in Proxmox VE, and is not deleted. If it may be, set protection to false for its "+
 			"pool and run 'pulumi up' first; or, where it was protected by hand, run 'qm set %d --protection 0' on host %s",
@@ -139,6 +143,29 @@ func (m Machine) checkDeletable(f Found) error {
 	}
 
 	return nil
+}
+
+// importFailed says that a VM was never finished: its image was imported, and the volume not attached. Nothing was set
+// up on it, and it has no disk but that one, which is of this stack.
+func (i *Identities) importFailed(m Machine, f Found) bool {
+	i.mu.Lock()
+	known, there := i.byVMID(m.VMID)
+	unread := i.unread
+	i.mu.Unlock()
+
+	if !there || unread != nil || known.setUp || i.plan.Bootstrap == spec.BootstrapExternal || f.Config.Protection {
+		return false
+	}
+
+	var unused []string
+
+	for key, volume := range f.Config.Settings {
+		if strings.HasPrefix(key, "unused") {
+			unused = append(unused, volume)
+		}
+	}
+
+	return len(f.Config.Disks) == 0 && len(unused) == 1 && proxmoxapi.OwnsVolume(m.VMID, unused[0])
 }
 
 // checkOnce refuses to delete a VM that the state has twice: the other resource may be that of a node that stays.

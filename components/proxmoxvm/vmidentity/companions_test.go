@@ -98,16 +98,27 @@ func TestNotDeletable(t *testing.T) {
 	for name, c := range map[string]struct {
 		config proxmoxapi.VMConfig
 		want   string
+		setUp  bool
 	}{
 		"nothing":   {config: proxmoxapi.VMConfig{Settings: map[string]string{"scsi0": "local:vm-502-disk-0"}}},
-		"protected": {proxmoxapi.VMConfig{Protection: true}, "run 'qm set 502 --protection 0' on host pve"},
+		"protected": {config: proxmoxapi.VMConfig{Protection: true}, want: "run 'qm set 502 --protection 0' on host pve"},
 		"detached": {
-			proxmoxapi.VMConfig{Settings: map[string]string{"unused0": "local:vm-502-disk-1"}},
-			"edge-1 has a detached disk (unused0: local:vm-502-disk-1), which would be deleted with the VM",
+			config: proxmoxapi.VMConfig{
+				Disks:    map[string]int{"scsi0": 8},
+				Settings: map[string]string{"scsi0": "local:vm-502-disk-0", "unused0": "local:vm-502-disk-1"},
+			},
+			want: "edge-1 has a detached disk (unused0: local:vm-502-disk-1), which would be deleted with the VM",
+		},
+		"whose image was imported and not attached": {
+			config: proxmoxapi.VMConfig{Settings: map[string]string{"unused0": "local:vm-502-disk-0"}},
+		},
+		"whose only disk was detached": {
+			config: proxmoxapi.VMConfig{Settings: map[string]string{"unused0": "local:vm-502-disk-0"}}, setUp: true,
+			want: "edge-1 has a detached disk (unused0: local:vm-502-disk-0), which would be deleted with the VM",
 		},
 		"attached by hand": {
-			disks(map[string]string{"scsi0": "local:502/vm-502-disk-0.raw", "scsi1": "local:base-9-disk-0/vm-502-disk-1,size=2T"}),
-			"edge-1 has a disk that the stack did not create (scsi1: local:base-9-disk-0/vm-502-disk-1,size=2T), which would " +
+			config: disks(map[string]string{"scsi0": "local:502/vm-502-disk-0.raw", "scsi1": "local:base-9-disk-0/vm-502-disk-1,size=2T"}),
+			want: "edge-1 has a disk that the stack did not create (scsi1: local:base-9-disk-0/vm-502-disk-1,size=2T), which would " +
 				"be deleted with the VM. Nothing is done: on host pve, detach it ('qm set 502 --delete scsi1'), then give",
 		},
 		"not deleted with the VM": {config: disks(map[string]string{
@@ -121,7 +132,8 @@ func TestNotDeletable(t *testing.T) {
 				i := NewIdentities(ctx, p, &fakeProxmox{
 					machine: &proxmoxapi.VM{ID: 502, Name: "edge-1", Host: "pve", Tags: OwnerTags(p)}, config: c.config,
 				}, nil)
-				i.state = map[string]stateMachine{"edge-1-vm": {Machine: machineOf(old)}}
+				i.state = map[string]stateMachine{"edge-1-vm": {Machine: machineOf(old), setUp: c.setUp}}
+				i.shown[502] = true
 				close(i.read)
 
 				require.NoError(t, i.Check(t.Context(), &pulumi.ResourceHookArgs{OldInputs: old, NewInputs: old}))

@@ -40,7 +40,7 @@ func (i *Identities) CheckDeletion(ctx context.Context, name string) (uuid strin
 
 	// What would keep its VM is heard before the node is taken down.
 	if err == nil {
-		err = errors.Join(m.checkDeletable(c.Found), i.checkOnce(m.VMID))
+		err = errors.Join(i.checkDeletable(m.Machine, c.Found), i.checkOnce(m.VMID))
 	}
 
 	return cmp.Or(c.Found.Config.UUID, noUUID), err

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"talos-proxmox/stacks/schema"
-
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"talos-proxmox/stacks/schema"
 )
 
 // TestSchemaDescribesEveryKey: what editors show must be there.

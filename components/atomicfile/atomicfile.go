@@ -19,19 +19,19 @@ func Write(dir string, fill func(f *os.File) error, place func(temporary string)
 	return fullOf(dir, write(dir, fill, place))
 }
 
-// Nameless has use work with a file on the disk of a directory, which is made as by Write. Its name goes before anything
-// is written to it: whatever ends the run, nothing of it is left, and other programs that read the directory do not meet
-// it. A system that keeps names of open files has it until use ends.
+// Nameless has use work with a file on the disk of a directory, which is made as by Write. Its name goes before
+// anything is written to it: whatever ends the run, nothing of it is left, and other programs that read the
+// directory do not meet it. A system that keeps names of open files has it until use ends.
 func Nameless(dir string, use func(f *os.File) error) error {
 	f, err := create(dir)
 	if err != nil {
 		return fullOf(dir, err)
 	}
-	defer f.Close() //nolint:errcheck // nothing of it is kept
+	defer f.Close() // nothing of it is kept
 
 	if os.Remove(f.Name()) != nil {
 		defer os.Remove(f.Name()) //nolint:errcheck // the next writer removes it
-		defer f.Close()           //nolint:errcheck // before its name
+		defer f.Close()           // before its name
 	}
 
 	return fullOf(dir, use(f))

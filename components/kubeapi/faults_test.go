@@ -134,6 +134,6 @@ func TestHeldAnswer(t *testing.T) {
 
 	asked.Store(0)
 
-	_, err = r.RoundTrip(request) //nolint:bodyclose // there is none
+	_, err = r.RoundTrip(request)
 	require.ErrorContains(t, err, host+" (no answer)")
 }

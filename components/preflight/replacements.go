@@ -28,8 +28,8 @@ func (c *checker) checkReplacements(ctx context.Context) error {
 	return nil
 }
 
-// checkReplacement finds what stands in the way of a new VM of a node. Names that had their effect may stay in the list,
-// so what could not be asked ends no run by itself.
+// checkReplacement finds what stands in the way of a new VM of a node. Names that had their effect may stay in the
+// list, so what could not be asked ends no run by itself.
 func (c *checker) checkReplacement(ctx context.Context, n plan.Node) (spec.Problems, error) {
 	as := checkerOf(c.AsNew(n), c.network)
 	steps := []func(context.Context) error{

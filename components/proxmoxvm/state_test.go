@@ -199,13 +199,17 @@ func TestCheckAppliedParts(t *testing.T) {
 			`hostpci0 rombar is "1" instead of "0"`,
 		},
 		"a serial console": {
-			map[string]any{}, map[string]any{"serialDevices": []any{map[string]any{"device": "socket"}}},
-			map[string]string{"serial0": "socket"}, nil,
+			map[string]any{},
+			map[string]any{"serialDevices": []any{map[string]any{"device": "socket"}}},
+			map[string]string{"serial0": "socket"},
+			nil,
 			`serial0 is "" instead of "socket"`,
 		},
 		"a SCSI controller": {
-			map[string]any{"scsiHardware": "virtio-scsi-pci"}, map[string]any{"scsiHardware": "virtio-scsi-single"},
-			map[string]string{"scsihw": "virtio-scsi-single"}, map[string]string{"scsihw": "virtio-scsi-pci"},
+			map[string]any{"scsiHardware": "virtio-scsi-pci"},
+			map[string]any{"scsiHardware": "virtio-scsi-single"},
+			map[string]string{"scsihw": "virtio-scsi-single"},
+			map[string]string{"scsihw": "virtio-scsi-pci"},
 			`scsihw is "virtio-scsi-pci" instead of "virtio-scsi-single"`,
 		},
 		"another GPU": {

@@ -12,8 +12,8 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// brief says in few words why a call failed, without characters that a terminal would obey. Decoding a node's configuration fails here as it does on the node, and
-// what is quoted of it is cut in either case.
+// brief says in few words why a call failed, without characters that a terminal would obey. Decoding a node's
+// configuration fails here as it does on the node, and what is quoted of it is cut in either case.
 func brief(err error) string {
 	if clock, is := wait.Clock(err.Error()); is {
 		return clock.Error()

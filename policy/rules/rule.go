@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"talos-proxmox/components/spec"
-
 	"github.com/invopop/jsonschema"
+
+	"talos-proxmox/components/spec"
 )
 
 // Rule is one requirement. It checks either single resources, before anything is done to them, or the stack as a whole.

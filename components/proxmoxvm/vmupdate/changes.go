@@ -13,8 +13,8 @@ import (
 	"talos-proxmox/components/wait"
 )
 
-// Changes are the properties of a VM, as the provider names them, that ApplyOnline would change of it. A preview without
-// an answer of Proxmox VE finds none.
+// Changes are the properties of a VM, as the provider names them, that ApplyOnline would change of it. A preview
+// without an answer of Proxmox VE finds none.
 func (u Hooks) Changes(ctx context.Context, args *pulumi.ResourceHookArgs) ([]string, error) {
 	n, there := u.Nodes[args.Name]
 	if !there {

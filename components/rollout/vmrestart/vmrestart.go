@@ -27,8 +27,8 @@ func (unmanaged) Evaluate(context.Context) (rollout.Work, error) {
 }
 
 // CheckPermissions checks that the credentials may do all of an update of a VM, before any of it is done: what the
-// provider changes, and what hooks do themselves, by properties of the VM. Whether a change of earlier is pending, which
-// would restart the VM, Before finds.
+// provider changes, and what hooks do themselves, by properties of the VM. Whether a change of earlier is pending,
+// which would restart the VM, Before finds.
 func (r *Hooks) CheckPermissions(args *pulumi.ResourceHookArgs, online []string) error {
 	n := r.Nodes[args.Name]
 	changes := proxmoxvm.AppliedChanges(n, changesOf(args.OldInputs, args.NewInputs))

@@ -35,8 +35,8 @@ func checkHosts(ctx context.Context, hosts vmLister, vms []proxmoxapi.VM) error 
 		done.Go(func() {
 			_, err := hosts.VMsOn(ctx, host)
 			if errors.Is(err, proxmoxapi.ErrHostUnreachable) {
-				err = fmt.Errorf("host %s does not answer, and has %s: start it; 'up --refresh=false' changes other nodes meanwhile",
-					host, strings.Join(names[host], ", "))
+				err = fmt.Errorf("host %s does not answer, and has %s: start it; 'up --refresh=false' changes other nodes "+
+					"meanwhile", host, strings.Join(names[host], ", "))
 			}
 
 			errs[i] = err

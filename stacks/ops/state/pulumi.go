@@ -225,8 +225,8 @@ func (p *Pulumi) Config(ctx context.Context) (config.Config, error) {
 	return c, err
 }
 
-// configWith is Config, and the secrets that are in plain text. They are those of who asks: a stack whose file holds one
-// can be backed up.
+// configWith is Config, and the secrets that are in plain text. They are those of who asks: a stack whose file
+// holds one can be backed up.
 func (p *Pulumi) configWith(ctx context.Context) (config.Config, spec.Problems, error) {
 	all, err := p.GetAllConfig(ctx)
 	if err != nil {

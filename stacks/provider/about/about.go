@@ -1,5 +1,5 @@
-// Package about names the Pulumi package for programs in other languages: what its plugin serves, and what its schema is
-// generated with.
+// Package about names the Pulumi package for programs in other languages: what its plugin serves, and what its
+// schema is generated with.
 package about
 
 const (

@@ -187,7 +187,7 @@ provisioning:
 	nodesReady(r, c.kubernetes(v).CoreV1().Nodes().List, "cp-1")
 	node, err := c.kubernetes(v).CoreV1().Nodes().Get(t.Context(), "cp-1", metav1.GetOptions{})
 	require.NoError(t, err)
-	require.Greater(t, node.Status.Capacity.StorageEphemeral().Value(), int64(90*gib))
+	require.Greater(t, node.Status.Capacity.StorageEphemeral().Value(), 90*gib)
 }
 
 const static = `addresses:

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -18,9 +19,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const ciliumName = "cilium"
+const (
+	ciliumName = "cilium"
+	// ciliumDir is where the program works in the image of the Cilium CLI.
+	ciliumDir = "/root/app"
+)
 
-func isCiliumCLI(image string) bool { return strings.Contains(image, "/cilium-cli:") }
+// isCiliumCLI says that an image is the Cilium CLI, released or from its CI.
+func isCiliumCLI(image string) bool {
+	return strings.Contains(image, "/cilium-cli:") || strings.Contains(image, "/cilium-cli-ci:")
+}
 
 var ciliumVersion = regexp.MustCompile(`^v?1\.(1[6-9]|[2-9]\d)\.\d+$`)
 
@@ -225,8 +233,18 @@ func overlaid(values, over map[string]any) map[string]any {
 
 // mounted is a YAML file that a container has from a config map.
 func (r programs) mounted(p *corev1.Pod, ctr *corev1.Container, file string) (map[string]any, string) {
+	at := file
+	if !path.IsAbs(at) {
+		at = path.Join(cmp.Or(ctr.WorkingDir, ciliumDir), at)
+	}
+
 	for _, m := range ctr.VolumeMounts {
-		if m.MountPath != path.Dir(file) {
+		key := path.Base(at)
+
+		switch {
+		case m.SubPath != "" && path.Clean(m.MountPath) == at: // the file alone
+			key = m.SubPath
+		case m.SubPath != "" || path.Clean(m.MountPath) != path.Dir(at):
 			continue
 		}
 
@@ -240,7 +258,7 @@ func (r programs) mounted(p *corev1.Pod, ctr *corev1.Container, file string) (ma
 				return nil, fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", v.Name, err)
 			}
 
-			if text, ok := held.Data[path.Base(file)]; ok {
+			if text, ok := held.Data[key]; ok {
 				var values map[string]any
 				if err := yaml.UnmarshalStrict([]byte(text), &values); err != nil {
 					return nil, err.Error()

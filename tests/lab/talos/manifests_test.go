@@ -327,7 +327,8 @@ func TestInventory(t *testing.T) {
 	installed("a", "b", "c", "d")
 }
 
-// The Cilium CLI takes its flags in several spellings; what the lab does nothing about is noted.
+// The Cilium CLI takes its flags in several spellings, and files from where it works; what the lab does nothing about is
+// noted.
 func TestCiliumFlags(t *testing.T) {
 	job := strings.NewReplacer(
 		"command: [cilium, install, --version, 1.18.4, --values, /values/values.yaml]",
@@ -337,6 +338,9 @@ func TestCiliumFlags(t *testing.T) {
 		"command: [cilium]\n          args: [upgrade, --version, 1.18.4, --values=/values/values.yaml, "+
 			"'--set=operator.replicas=3', --wait]",
 	).Replace(ciliumJob("cilium", "1.18.4", "CHOWN"))
+	job = strings.NewReplacer(
+		"mountPath: /values", "mountPath: /root/app/values.yaml, subPath: values.yaml", "/values/values.yaml", "values.yaml",
+	).Replace(job)
 
 	r := newHarness(t)
 	cp := r.machine(11, template()).on()

@@ -153,7 +153,9 @@ func (i *Identities) importFailed(m Machine, f Found) bool {
 	unread := i.unread
 	i.mu.Unlock()
 
-	if !there || unread != nil || known.setUp || i.plan.Bootstrap == spec.BootstrapExternal || f.Config.Protection {
+	// Of a VM that was imported, or that others set up, the state does not tell what is on it.
+	unclear := unread != nil || known.imported || i.plan.Bootstrap == spec.BootstrapExternal
+	if !there || unclear || known.setUp || f.Config.Protection {
 		return false
 	}
 

@@ -96,9 +96,9 @@ func TestNotDeletable(t *testing.T) {
 	})
 
 	for name, c := range map[string]struct {
-		config proxmoxapi.VMConfig
-		want   string
-		setUp  bool
+		config          proxmoxapi.VMConfig
+		want            string
+		setUp, imported bool
 	}{
 		"nothing":   {config: proxmoxapi.VMConfig{Settings: map[string]string{"scsi0": "local:vm-502-disk-0"}}},
 		"protected": {config: proxmoxapi.VMConfig{Protection: true}, want: "run 'qm set 502 --protection 0' on host pve"},
@@ -114,6 +114,10 @@ func TestNotDeletable(t *testing.T) {
 		},
 		"whose only disk was detached": {
 			config: proxmoxapi.VMConfig{Settings: map[string]string{"unused0": "local:vm-502-disk-0"}}, setUp: true,
+			want: "edge-1 has a detached disk (unused0: local:vm-502-disk-0), which would be deleted with the VM",
+		},
+		"whose only disk was detached after an import": {
+			config: proxmoxapi.VMConfig{Settings: map[string]string{"unused0": "local:vm-502-disk-0"}}, imported: true,
 			want: "edge-1 has a detached disk (unused0: local:vm-502-disk-0), which would be deleted with the VM",
 		},
 		"attached by hand": {
@@ -132,7 +136,7 @@ func TestNotDeletable(t *testing.T) {
 				i := NewIdentities(ctx, p, &fakeProxmox{
 					machine: &proxmoxapi.VM{ID: 502, Name: "edge-1", Host: "pve", Tags: OwnerTags(p)}, config: c.config,
 				}, nil)
-				i.state = map[string]stateMachine{"edge-1-vm": {Machine: machineOf(old), setUp: c.setUp}}
+				i.state = map[string]stateMachine{"edge-1-vm": {Machine: machineOf(old), setUp: c.setUp, imported: c.imported}}
 				i.shown[502] = true
 				close(i.read)
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+
+	"talos-proxmox/components/spec"
 )
 
 // networkArgs are arguments that give pods and services other networks than those of the configuration, which the CNI,
@@ -15,7 +17,7 @@ func networkArgs() []requirement {
 	holds := func(given, pods []netip.Prefix) bool {
 		return !slices.ContainsFunc(pods, func(pods netip.Prefix) bool {
 			return !slices.ContainsFunc(given, func(given netip.Prefix) bool {
-				return given.IsValid() && given.Bits() <= pods.Bits() && given.Contains(pods.Addr())
+				return spec.Holds(given, pods)
 			})
 		})
 	}

@@ -56,7 +56,7 @@ func proxyDoubts(p *plan.Plan, cfg talosconfig.Provider) []string {
 		if !slices.ContainsFunc(p.NoProxy, func(text string) bool {
 			except, err := netip.ParsePrefix(text)
 
-			return err == nil && except.Bits() <= network.Bits() && except.Contains(network.Addr())
+			return err == nil && spec.Holds(except, network)
 		}) {
 			doubts = append(doubts, "nodes would send requests to pods or Services in "+network.String()+" to the proxy: "+
 				"cluster.proxy.except does not hold that network")

@@ -95,10 +95,7 @@ func firewallRequirements(p *plan.Plan) []requirement {
 		return slices.ContainsFunc(p.Pools[first].Ingress, func(in plan.Ingress) bool {
 			return in.Protocol == protocol &&
 				slices.ContainsFunc(in.Ports, func(span plan.Ports) bool { return span.First <= port && port <= span.Last }) &&
-				slices.ContainsFunc(in.From, func(net netip.Prefix) bool {
-					return net.Bits() <= from.Bits() &&
-						net.Contains(from.Addr())
-				})
+				slices.ContainsFunc(in.From, func(net netip.Prefix) bool { return spec.Holds(net, from) })
 		})
 	}
 
@@ -177,7 +174,7 @@ func clusterNetworks(p *plan.Plan) []requirement {
 
 				// One that holds these and much else does no harm by itself.
 				return slices.ContainsFunc(slices.Concat(pods, services), func(own netip.Prefix) bool {
-					return own.Contains(p.Network.Addr()) && p.Network.Bits() >= own.Bits()
+					return spec.Holds(own, p.Network)
 				})
 			},
 		},

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"go4.org/netipx"
+
+	"talos-proxmox/components/spec"
 )
 
 // FixedAddress is an address, or a range of them, that no pod may have, with the key that states it.
@@ -20,7 +22,7 @@ type FixedAddress struct {
 // In says that a network of pods or services holds the address, or a part of the range. One that holds the whole
 // network of the nodes is a problem of its own.
 func (a FixedAddress) In(own, nodes netip.Prefix) bool {
-	return a.Range.Overlaps(netipx.RangeOfPrefix(own)) && !(own.Contains(nodes.Addr()) && nodes.Bits() >= own.Bits())
+	return a.Range.Overlaps(netipx.RangeOfPrefix(own)) && !spec.Holds(own, nodes)
 }
 
 // FixedAddresses are those of the cluster: of the router, the endpoint and the load balancer.

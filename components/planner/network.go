@@ -177,7 +177,7 @@ func (r *resolver) checkK3sNetwork(k *plan.PlannedK3s) {
 	}
 
 	for _, own := range []netip.Prefix{k.Pods, k.Services} {
-		if r.network.IsValid() && own.Contains(r.network.Addr()) && r.network.Bits() >= own.Bits() {
+		if r.network.IsValid() && spec.Holds(own, r.network) {
 			r.Problems.Add("network.cidr", "must lie outside of "+own.String()+", which K3s has for pods and services",
 				r.network.String(),
 				"give the nodes another network")
@@ -214,15 +214,7 @@ func (r *resolver) checkK3sAddresses(p *plan.Plan) {
 		return
 	}
 
-	all := p.FixedAddresses()
-
-	for _, pool := range p.Pools {
-		for _, n := range pool.Nodes {
-			if a, ok := pool.FixedAddress(n); ok {
-				all = append(all, a)
-			}
-		}
-	}
+	all := allFixedAddresses(p)
 
 	for _, own := range []netip.Prefix{p.K3s.Pods, p.K3s.Services} {
 		pods, reported := own == p.K3s.Pods, map[string]bool{}
@@ -236,6 +228,21 @@ func (r *resolver) checkK3sAddresses(p *plan.Plan) {
 			}
 		}
 	}
+}
+
+// allFixedAddresses are those of the plan, and of all its nodes.
+func allFixedAddresses(p *plan.Plan) []plan.FixedAddress {
+	all := p.FixedAddresses()
+
+	for _, pool := range p.Pools {
+		for _, n := range pool.Nodes {
+			if a, ok := pool.FixedAddress(n); ok {
+				all = append(all, a)
+			}
+		}
+	}
+
+	return all
 }
 
 // ciliumPods is where Cilium takes the networks of pods from with IPAM of its own, unless it is told others (Cilium:
@@ -279,21 +286,13 @@ func (r *resolver) checkCiliumPool(p *plan.Plan, path string, pool netip.Prefix)
 	const remedy = "choose a network that nothing else uses"
 
 	// One within the network of the nodes does no harm by itself.
-	if pool.Contains(r.network.Addr()) && r.network.Bits() >= pool.Bits() {
+	if spec.Holds(pool, r.network) {
 		r.Problems.Add(path, "must not hold that of the nodes, network.cidr "+r.network.String(), pool.String(), remedy)
 
 		return
 	}
 
-	all := p.FixedAddresses()
-
-	for _, of := range p.Pools {
-		for _, n := range of.Nodes {
-			if a, ok := of.FixedAddress(n); ok {
-				all = append(all, a)
-			}
-		}
-	}
+	all := allFixedAddresses(p)
 
 	if i := slices.IndexFunc(all, func(a plan.FixedAddress) bool { return a.In(pool, r.network) }); i >= 0 {
 		r.Problems.Add(path, "must not hold "+all[i].Value+" of "+all[i].Path, pool.String(), remedy)

@@ -1,5 +1,7 @@
 package spec
 
+import "net/netip"
+
 // Network is the network of the nodes.
 type Network struct {
 	// How nodes get their addresses: static (written to the image or the cloud-init drive), reserved (DHCP, by MAC
@@ -32,3 +34,8 @@ const (
 	AddressingAgent    Addressing = "agent"
 	AddressingReported Addressing = "reported"
 )
+
+// Holds says that all addresses of a network are in another.
+func Holds(network, other netip.Prefix) bool {
+	return network.Bits() <= other.Bits() && network.Contains(other.Addr())
+}

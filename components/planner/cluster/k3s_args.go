@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components/kubecomponents"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/planner/checks"
+	"talos-proxmox/components/spec"
 	"talos-proxmox/components/spelling"
 )
 
@@ -186,7 +187,7 @@ func (r *Resolver) checkK3sNetworkArgs(p *plan.Plan, path string, args []string)
 
 		given, err := netip.ParsePrefix(passed.value)
 		given = given.Masked()
-		holds := err == nil && given.Bits() <= network.Bits() && given.Contains(network.Addr())
+		holds := err == nil && spec.Holds(given, network)
 
 		switch argument {
 		case "kube-controller-manager cluster-cidr", "kube-apiserver service-cluster-ip-range":

@@ -18,6 +18,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
+	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
 	"talos-proxmox/components/proxmoxvm/vmidentity"
 	"talos-proxmox/components/spec"
@@ -275,12 +276,11 @@ func (p *Pulumi) Answers(ctx context.Context) error {
 		return err
 	}
 
-	return checkHosts(ctx, proxmox, slices.DeleteFunc(vms, func(v proxmoxapi.VM) bool {
-		tagged := func(d spec.Distribution) bool {
-			return vmidentity.Tagged(v.Tags, []string{config.Cluster.Name, string(d)})
-		}
+	// Of either distribution: the configuration may not state its own.
+	named := &plan.Plan{Cluster: config.Cluster.Name, Distribution: spec.DistributionTalos}
 
-		return !tagged(spec.DistributionTalos) && !tagged(spec.DistributionK3s)
+	return checkHosts(ctx, proxmox, slices.DeleteFunc(vms, func(v proxmoxapi.VM) bool {
+		return !vmidentity.OfCluster(v, named) && !vmidentity.OfNamesake(v, named)
 	}))
 }
 

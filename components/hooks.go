@@ -105,7 +105,7 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	}
 	updates := vmupdate.Hooks{
 		Program: ctx, Plan: r.Plan, Proxmox: r.Proxmox, Identities: r.Identities, Progress: r.Progress, Nodes: r.Nodes,
-		Weights: &sync.Map{},
+		Weights: &sync.Map{}, CheckPermissions: r.CheckPermissions,
 	}
 	clones := &proxmoxvm.Clones{
 		Limit: r.Plan.ParallelClones, Timeout: r.Plan.TaskTimeout, GracePeriod: proxmoxvm.LongestClone(r.Plan),
@@ -126,14 +126,6 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	}
 	checkComplete := func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		return proxmoxvm.CheckComplete(c, r.Plan, r.Proxmox, args)
-	}
-	applyOnline := func(c context.Context, args *pulumi.ResourceHookArgs) error {
-		online, err := updates.Changes(c, args)
-		if err := errors.Join(err, r.CheckPermissions(args, online)); err != nil {
-			return err
-		}
-
-		return updates.ApplyOnline(c, args)
 	}
 	updated := func(c context.Context, args *pulumi.ResourceHookArgs) error {
 		return errors.Join(r.After(c, args), updates.KeepCPUUnits(c, args))
@@ -167,7 +159,7 @@ func (h *vmHooks) register(ctx *pulumi.Context, name string, r *vmrestart.Hooks,
 	register(&h.checkUserDataFree, "deletions-ended", images.CheckUserDataFree)
 	register(&h.checkVMIDFree, "vmid-free", checkVMIDFree)
 	register(&h.checkComplete, "vm-resumed", checkComplete)
-	register(&h.applyOnline, "vm-grown", applyOnline, previews)
+	register(&h.applyOnline, "vm-grown", updates.ApplyOnline, previews)
 	register(&h.drain, "vm-vacated", r.Before, previews)
 	register(&h.rejoin, "vm-back", updated)
 	register(&h.announced, "vm-announced", r.Identities.Announce, previews)

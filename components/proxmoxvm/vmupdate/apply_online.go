@@ -18,17 +18,21 @@ func (u Hooks) ApplyOnline(ctx context.Context, args *pulumi.ResourceHookArgs) e
 		return fmt.Errorf("%s is the VM of no node of the plan", args.Name)
 	}
 
-	firmware := CheckFirmwareKept(u.Plan, n, args)
-	if firmware != nil {
-		// A refresh may have taken another VM for the node's.
-		firmware = errors.Join(u.Identities.CheckSetUp(n), firmware)
-	}
-
 	if u.Program.DryRun() {
 		short, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
 		defer cancel()
 
 		ctx = short
+	}
+
+	if err := u.checkPermissions(ctx, n, args); err != nil {
+		return err
+	}
+
+	firmware := CheckFirmwareKept(u.Plan, n, args)
+	if firmware != nil {
+		// A refresh may have taken another VM for the node's.
+		firmware = errors.Join(u.Identities.CheckSetUp(n), firmware)
 	}
 
 	if err := errors.Join(CheckDisksKept(u.Plan, args), firmware, u.CheckDisksNotSmaller(ctx, n, args)); err != nil {

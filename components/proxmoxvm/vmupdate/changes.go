@@ -2,7 +2,7 @@ package vmupdate
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -10,29 +10,24 @@ import (
 	"talos-proxmox/components/hookutil"
 	"talos-proxmox/components/plan"
 	"talos-proxmox/components/proxmoxapi"
-	"talos-proxmox/components/wait"
 )
 
-// Changes are the properties of a VM, as the provider names them, that ApplyOnline would change of it. A preview
-// without an answer of Proxmox VE finds none.
-func (u Hooks) Changes(ctx context.Context, args *pulumi.ResourceHookArgs) ([]string, error) {
-	n, there := u.Nodes[args.Name]
-	if !there {
-		return nil, fmt.Errorf("%s is the VM of no node of the plan", args.Name)
-	}
+// online are the properties of a VM, as the provider names them, that ApplyOnline may change.
+var online = []string{"disks", "cpu", "poolId"}
 
-	if u.Program.DryRun() {
-		short, cancel := context.WithTimeout(ctx, wait.RequestTimeout)
-		defer cancel()
-
-		ctx = short
+// checkPermissions checks that the credentials may do all of an update before any of it is done. Which properties it
+// changes is only read if a privilege is missing.
+func (u Hooks) checkPermissions(ctx context.Context, n plan.Node, args *pulumi.ResourceHookArgs) error {
+	if u.CheckPermissions(args, online) == nil {
+		return nil
 	}
 
 	changes, err := u.changes(ctx, n, args)
 
-	return changes, u.inUpdates(err)
+	return errors.Join(u.inUpdates(err), u.CheckPermissions(args, changes))
 }
 
+// changes are those of online that ApplyOnline would change.
 func (u Hooks) changes(ctx context.Context, n plan.Node, args *pulumi.ResourceHookArgs) ([]string, error) {
 	v, there, err := u.Proxmox.Find(ctx, n.VMID)
 	if err != nil || !there {

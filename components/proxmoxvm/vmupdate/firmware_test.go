@@ -55,7 +55,10 @@ func TestFirmwareKept(t *testing.T) {
 			}
 
 			err := pulumi.RunErr(func(ctx *pulumi.Context) error {
-				u := Hooks{Program: ctx, Plan: p, Nodes: map[string]plan.Node{"vm": n}}
+				u := Hooks{
+					Program: ctx, Plan: p, Nodes: map[string]plan.Node{"vm": n},
+					CheckPermissions: func(*pulumi.ResourceHookArgs, []string) error { return nil },
+				}
 
 				return u.ApplyOnline(t.Context(), args)
 			}, pulumi.WithMocks("p", "s", noResources{}), func(i *pulumi.RunInfo) { i.DryRun = true })

@@ -22,6 +22,9 @@ type Hooks struct {
 	Progress   wait.Reporter
 	// Nodes of the plan, by the name of their VM.
 	Nodes map[string]plan.Node
+	// CheckPermissions checks that the credentials may do all of an update, with these properties of the VM that
+	// ApplyOnline changes.
+	CheckPermissions func(args *pulumi.ResourceHookArgs, online []string) error
 	// Weights are the CPU weights that VMs had before their update, by VMID, where the plan states none.
 	Weights *sync.Map
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -66,6 +68,7 @@ func updatesOf(ctx *pulumi.Context, p *plan.Plan, proxmox proxmoxvm.Proxmox, n p
 
 	return Hooks{
 		Program: ctx, Plan: p, Proxmox: proxmox, Identities: identities, Progress: func(string) {}, Weights: &sync.Map{},
+		CheckPermissions: func(*pulumi.ResourceHookArgs, []string) error { return nil },
 	}
 }
 
@@ -197,5 +200,45 @@ func TestShrunkDisks(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestOnlinePermissions: what a hook changes is read if a privilege for it is missing, and refused before it is changed.
+func TestOnlinePermissions(t *testing.T) {
+	n := plan.Node{Name: "a", VMID: 401, CPUUnits: 200, Disks: []plan.Disk{{Interface: "scsi0", SizeGiB: 50}}}
+
+	for name, c := range map[string]struct {
+		lacks string
+		want  string
+	}{
+		"all are held":                 {},
+		"one for the disk is missing":  {lacks: "disks", want: "lacks disks of [disks]"},
+		"one for the weight, as it is": {lacks: "cpu"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := &growingDisks{name: "a", settings: map[string]string{"scsi0": "tank:vm-401-disk-0,size=40G", "cpuunits": "200"}}
+
+			err := pulumi.RunErr(func(ctx *pulumi.Context) error {
+				u := updatesOf(ctx, &plan.Plan{Cluster: "c"}, v, n)
+				u.Nodes = map[string]plan.Node{"a-vm": n}
+				u.CheckPermissions = func(_ *pulumi.ResourceHookArgs, online []string) error {
+					if c.lacks != "" && slices.Contains(online, c.lacks) {
+						return fmt.Errorf("lacks %s of %v", c.lacks, online)
+					}
+
+					return nil
+				}
+
+				return u.ApplyOnline(t.Context(), &pulumi.ResourceHookArgs{Name: "a-vm"})
+			}, pulumi.WithMocks("p", "s", noResources{}))
+
+			if c.want == "" {
+				assert.NoError(t, err)
+				assert.Equal(t, []string{"scsi0"}, v.grown)
+			} else {
+				assert.ErrorContains(t, err, c.want)
+				assert.Empty(t, v.grown)
+			}
+		})
 	}
 }

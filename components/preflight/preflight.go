@@ -92,18 +92,7 @@ func (c *checker) run(ctx context.Context) error {
 		}
 	}
 
-	// A privilege that is missing says more than the call that was refused for it.
-	for _, err := range refused {
-		switch {
-		case c.permissions.ReadOnly:
-			c.Warnings = append(c.Warnings, spec.Problem{
-				Path: "proxmox", Rule: "was not checked with read-only credentials: " + err.Error(),
-			})
-		case !c.permissions.Denied:
-			c.Problems = append(c.Problems, refusal(err))
-		}
-	}
-
+	c.noteRefused(refused)
 	c.vms.WarnPlacementDrift()
 
 	return nil

@@ -36,3 +36,18 @@ func refusal(err error) spec.Problem {
 		Remedy: "check it with proxmoxTokenSecret (or proxmox.username with proxmoxPassword), and that its role may do this",
 	}
 }
+
+// noteRefused notes the requests of checks that were refused.
+func (c *checker) noteRefused(refused []error) {
+	// A privilege that is missing says more than the call that was refused for it.
+	for _, err := range refused {
+		switch {
+		case c.permissions.ReadOnly:
+			c.Warnings = append(c.Warnings, spec.Problem{
+				Path: "proxmox", Rule: "was not checked with read-only credentials: " + err.Error(),
+			})
+		case !c.permissions.Denied:
+			c.Problems = append(c.Problems, refusal(err))
+		}
+	}
+}

@@ -32,39 +32,34 @@ func (c *checker) checkReplacements(ctx context.Context) error {
 // list, so what could not be asked ends no run by itself.
 func (c *checker) checkReplacement(ctx context.Context, n plan.Node) (spec.Problems, error) {
 	as := checkerOf(c.AsNew(n), c.network)
-	steps := []func(context.Context) error{
-		as.hosts.CheckHosts, as.checkTemplates, c.checkNewPrivileges(as), as.checkImages, as.hosts.CheckSSHUser,
-	}
+	as.permissions.ReadOnly = c.permissions.ReadOnly
+	steps := []func(context.Context) error{as.hosts.CheckHosts, as.checkTemplates, as.checkImages, as.hosts.CheckSSHUser}
 
 	if n.GPU != nil {
 		steps = append(steps, as.hosts.CheckGPUs)
 	}
 
+	var refused []error
+
 	for _, check := range steps {
 		switch err := check(ctx); {
 		case err == nil:
+		case errors.Is(err, proxmoxapi.ErrRefused):
+			refused = append(refused, err)
 		case errors.Is(err, proxmoxapi.ErrUnreachable), errors.Is(err, proxmoxapi.ErrOffline), ctx.Err() != nil:
 			return nil, err
-		case errors.Is(err, proxmoxapi.ErrRefused) && (c.permissions.ReadOnly || as.permissions.Denied):
-			// A privilege that is missing says more, and what the update's credentials may do is not known.
-		case errors.Is(err, proxmoxapi.ErrRefused):
-			as.Problems = append(as.Problems, refusal(err))
 		default:
 			as.Problems.Add("lifecycle.replace", "could not determine whether a new VM can be created: "+err.Error(), n.Name,
 				"run 'pulumi up' again")
 		}
 	}
 
-	return as.Problems.Unique(), nil
-}
-
-// checkNewPrivileges is the check of the privileges that a new node needs, without asking for them again.
-func (c *checker) checkNewPrivileges(as *checker) func(context.Context) error {
-	return func(context.Context) error {
-		if !c.permissions.ReadOnly {
-			as.permissions.CheckNew(c.permissions.Held)
-		}
-
-		return nil
+	// What the update's credentials may do is not known with those that may only read.
+	if !as.permissions.ReadOnly {
+		as.permissions.CheckNew(c.permissions.Held)
 	}
+
+	as.noteRefused(refused)
+
+	return as.Problems.Unique(), nil
 }

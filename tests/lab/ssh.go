@@ -30,8 +30,8 @@ type SSH struct {
 // SSH is the login to all hosts.
 func (l *Lab) SSH() SSH { return l.login }
 
-// SSHAddress is where a host's SSH server is, invalid for a host that is not there. All hosts have the same port: 22, or
-// another where whoever runs the lab may not open that one.
+// SSHAddress is where a host's SSH server is, invalid for a host that is not there. All hosts have the same port: 22,
+// or another where whoever runs the lab may not open that one.
 func (l *Lab) SSHAddress(host string) netip.AddrPort { return l.ssh[host] }
 
 // SSHHostKey is the public key that the SSH servers of all hosts show.

@@ -103,8 +103,8 @@ func (n *node) publishManifests(b *board) {
 		func(s *k8s.ManifestStatusSpec) { s.ManifestsApplied = applied })
 }
 
-// publishManifestsConfig shows what Talos' own manifests are made of. Newer health checks ask it whether nodes wait for a
-// network plugin that is not Talos' own (Talos: controllers/k8s, control_plane.go).
+// publishManifestsConfig shows what Talos' own manifests are made of. Newer health checks ask it whether nodes wait for
+// a network plugin that is not Talos' own (Talos: controllers/k8s, control_plane.go).
 func (n *node) publishManifestsConfig(b *board) {
 	cfg, own := n.config(), n.ownManifests()
 	c := clusterOf(cfg)
